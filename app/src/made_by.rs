@@ -1,6 +1,36 @@
 //! By which rules or network masks were made, number by number.
 
 use serde_json::{Map, Value};
+use squall_data::Class;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Beside boxes that no masks accompany: what masks would say in attributes, as one table of texts.
+pub const BESIDE_BOXES: &str = "labels.json";
+/// Which classes these boxes are of, by name, with blanks between them.
+pub const CLASSES: &str = "classes";
+/// What of it tells the rules.
+const RULES_OF_BOXES: [&str; 3] = [THRESHOLDS, THRESHOLDS_APPLIED, "warm_core"];
+
+/// What a folder of boxes says beside them; `None` of folders that have no such file, or one that is not ours.
+pub fn beside_boxes(folder: &Path) -> Option<BTreeMap<String, String>> {
+    let text = std::fs::read(folder.join(BESIDE_BOXES)).ok()?;
+    serde_json::from_slice(&text).ok()
+}
+
+/// The rules of boxes number by number, as [`numbers`] tells those of masks, of what is said beside them.
+pub fn numbers_of_boxes(said: &BTreeMap<String, String>) -> Vec<(String, String)> {
+    let rules = RULES_OF_BOXES.into_iter();
+    let told = rules.filter_map(|name| Some((name, said.get(name)?.clone())));
+    numbers(&told.collect::<Vec<_>>())
+}
+
+/// The classes that boxes are of, of what is said beside them.
+pub fn classes_of_boxes(said: &BTreeMap<String, String>) -> Vec<Class> {
+    let names = said.get(CLASSES).map_or("", String::as_str);
+    let named = |class: &Class| names.split(' ').any(|name| name == class.name());
+    Class::TRACKED.into_iter().filter(named).collect()
+}
 
 /// Attributes of masks: the numbers of the rules as they were asked for, and as they were applied. The second has all of
 /// the first in it.

@@ -153,7 +153,7 @@ fn goes_on(fields: &Path, out: &Path, more: &[&str], state: &str) -> bool {
 /// Both passes of all methods: masks, tables, and the agreement between them.
 #[test]
 fn several_methods_killed_anywhere_give_the_same_labels() {
-    const METHODS: [&str; 2] = ["--method", "deepcam,tempest,percentile,bard"];
+    const METHODS: [&str; 2] = ["--method", "deepcam,tempest,percentile,bard,lows"];
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     // Percentiles want forty times.

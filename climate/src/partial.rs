@@ -6,9 +6,10 @@ use crate::stream::is_result;
 use crate::table::Row;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use squall_data::{DataError, atomic, wire};
+use squall_data::boxes::table::{append_rows, header};
+use squall_data::{DataError, Time, TrackedBox, atomic, wire};
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufWriter, Seek, SeekFrom};
+use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 /// The folder of a run that is under way, inside that of its results: parts of tables, and the saved states.
@@ -103,6 +104,62 @@ impl EventPart {
         self.writer
             .write_record(cells)
             .map_err(|error| ClimateError::Data(DataError::io("write", &self.path)(error.into())))
+    }
+}
+
+/// A table of boxes that grows until the run ends, as [`EventPart`] does.
+pub(crate) struct BoxPart {
+    path: PathBuf,
+    file: BufWriter<File>,
+    /// Rows of a time, before they are written.
+    text: String,
+}
+
+impl BoxPart {
+    /// Opens the part to go on after its first bytes; without any it begins with the header.
+    pub fn open(path: PathBuf, bytes: u64) -> Result<Self> {
+        Ok(Self {
+            file: BufWriter::new(cut(&path, bytes)?),
+            path,
+            text: match bytes {
+                0 => header(),
+                _ => String::new(),
+            },
+        })
+    }
+
+    /// Appends the rows of a time.
+    pub fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
+        for found in boxes {
+            found.geo.check()?;
+        }
+        append_rows(time, boxes, &mut self.text);
+        self.write_text()
+    }
+
+    /// Brings all rows to the disk and says how long the file is.
+    pub fn flush(&mut self) -> Result<u64> {
+        self.write_text()?;
+        let flushed = self.file.flush();
+        flushed.map_err(DataError::io("write", &self.path))?;
+        length(&self.path, self.file.get_ref())
+    }
+
+    /// Where the part lies.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Gives the part, which must be flushed, its name.
+    pub fn rename(&self, table: &Path) -> Result<()> {
+        Ok(fs::rename(&self.path, table).map_err(DataError::io("rename to", table))?)
+    }
+
+    fn write_text(&mut self) -> Result<()> {
+        let written = self.file.write_all(self.text.as_bytes());
+        written.map_err(DataError::io("write", &self.path))?;
+        self.text.clear();
+        Ok(())
     }
 }
 

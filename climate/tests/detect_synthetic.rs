@@ -121,7 +121,11 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
         println!("{method}: {summary:?}");
         assert_eq!([summary.cyclones, summary.rivers], counts, "{method}");
         assert_eq!(summary.times, 60);
-        assert!(summary.rivers > 60, "{method}");
+        if method.classes().contains(&Class::AtmosphericRiver) {
+            assert!(summary.rivers > 60, "{method}");
+        } else {
+            assert!(summary.boxes.iter().sum::<usize>() > 60, "{method}");
+        }
     }
     for row in agreement.rows().iter().filter(|row| row.second == "truth") {
         let (least_f1, least_iou) = match row.class {

@@ -1,7 +1,11 @@
 //! Boxes of all four classes: found where the synthetic run has its storms, whatever the hemisphere and the seam.
 
+mod common;
+
+use common::{detect_series, only};
 use ndarray::{Array3, s};
 use squall_climate::ClimateError;
+use squall_climate::detect::{DetectFields, Detector, DetectorThresholds, Method};
 use squall_climate::label::{
     FIRST_DEPRESSION, FIRST_EXTRATROPICAL, Labeller, LowCandidate, Pass, Thresholds,
 };
@@ -87,6 +91,41 @@ fn lows_of_daily_and_twelve_hourly_data_are_joined() {
         }
         assert!(adapted.untrackable(&times).is_empty());
         assert_eq!(plain.untrackable(&times).is_empty(), step_hours == 6);
+    }
+}
+
+/// In these eight days no low poleward of the tropics has a warm core, or lies beside a tropical cyclone.
+#[test]
+fn lows_by_pressure_alone_are_those_of_the_boxes() {
+    let run = SyntheticRun::new(SyntheticConfig {
+        rows: 48,
+        columns: 72,
+        start: Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap(),
+        step_hours: 6,
+        steps: 32,
+        scenario: Scenario::PRESENT,
+        seed: 1,
+    })
+    .unwrap();
+    let (fields, _) = computed(&run);
+    let mut expected = label(&run, &fields);
+    for boxes in &mut expected {
+        boxes.retain(|found| found.geo.class == BoxClass::ExtratropicalCyclone);
+    }
+    assert!(expected.iter().map(Vec::len).sum::<usize>() > 60);
+    let thresholds = DetectorThresholds::default();
+    let detectors = [Detector::new(Method::Lows, &thresholds, run.grid()).unwrap()];
+    for channels in [&[Variable::Psl][..], &Variable::CHANNELS[..]] {
+        let read = |index: usize, _: Pass| -> Result<DetectFields, ClimateError> {
+            Ok(DetectFields::of(only(&fields[index], channels)))
+        };
+        let mut found = Vec::new();
+        let summary = detect_series(&detectors, run.len(), read, |_, mut labels| {
+            found.push(labels.remove(0).labelled.boxes);
+            Ok(())
+        });
+        summary.unwrap();
+        assert!(found == expected, "{channels:?}");
     }
 }
 

@@ -2,6 +2,7 @@
 
 use super::Method;
 use super::bard::{BardDetector, BardThresholds};
+use super::lows::LowsDetector;
 use super::percentile::{
     MonthlyThresholds, PercentileDetector, PercentileThresholds, SavedClimatology,
     TransportClimatology, month_of,
@@ -10,7 +11,10 @@ use super::tempest::{Node, Stitcher, TempestDetector, TempestThresholds};
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
 use crate::label::settled::Accepted;
-use crate::label::{CycloneCandidate, LabelledSnapshot, Labeller, Thresholds, Trajectories};
+use crate::label::{
+    CycloneCandidate, EtcThresholds, LabelledSnapshot, Labeller, LowCandidate, LowTracks,
+    Thresholds, Trajectories,
+};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid, Time};
@@ -28,6 +32,8 @@ pub struct DetectorThresholds {
     pub percentile: PercentileThresholds,
     /// The numbers of [`Method::Bard`].
     pub bard: BardThresholds,
+    /// The numbers of [`Method::Lows`]; what a warm core is say those of [`Method::Deepcam`] and [`Method::Tempest`].
+    pub lows: EtcThresholds,
 }
 
 /// A method ready for a grid.
@@ -41,6 +47,8 @@ pub enum Detector {
     Percentile(PercentileDetector),
     /// TECA-BARD.
     Bard(BardDetector),
+    /// Extratropical cyclones.
+    Lows(Box<LowsDetector>),
 }
 
 /// The labels of one method at one time.
@@ -72,7 +80,17 @@ impl Detector {
                 Self::Percentile(PercentileDetector::new(&thresholds.percentile, grid)?)
             }
             Method::Bard => Self::Bard(BardDetector::new(&thresholds.bard, grid)?),
+            Method::Lows => Self::Lows(Box::new(LowsDetector::new(thresholds, grid)?)),
         })
+    }
+
+    /// The same method for a series of these times, whose usual step tracks of lows bridge.
+    #[must_use]
+    pub fn of_times(self, times: &[Time]) -> Self {
+        match self {
+            Self::Lows(detector) => Self::Lows(Box::new(detector.of_times(times))),
+            other => other,
+        }
     }
 
     /// The same method with the percentiles of a saved climatology, if it uses percentiles; unchanged otherwise.
@@ -89,7 +107,7 @@ impl Detector {
     /// Whether it must see all times before it can draw a mask.
     pub fn needs_first_pass(&self) -> bool {
         match self {
-            Self::Deepcam(_) | Self::Tempest(_) => true,
+            Self::Deepcam(_) | Self::Tempest(_) | Self::Lows(_) => true,
             Self::Percentile(detector) => detector.known().is_none(),
             Self::Bard(_) => false,
         }
@@ -112,16 +130,19 @@ impl Detector {
             Self::Tempest(_) => Method::Tempest,
             Self::Percentile(_) => Method::Percentile,
             Self::Bard(_) => Method::Bard,
+            Self::Lows(_) => Method::Lows,
         }
     }
 
-    /// Whether it can find no cyclone at these times, because they are too far apart for any track.
+    /// Whether it can find no cyclone at these times, of [`Method::Lows`] no extratropical one, because they are too far
+    /// apart for any track.
     pub fn is_without_tracks(&self, times: &[Time]) -> bool {
         match self {
             Self::Deepcam(labeller) => labeller
                 .untrackable(times)
                 .contains(&Class::TropicalCyclone),
             Self::Tempest(detector) => detector.never_joins(times),
+            Self::Lows(detector) => detector.never_joins(times),
             Self::Percentile(_) | Self::Bard(_) => false,
         }
     }
@@ -133,7 +154,7 @@ impl Detector {
     pub fn check_times(&self, times: &[Time]) -> Result<()> {
         match self {
             Self::Percentile(detector) => detector.check_times(times),
-            Self::Deepcam(_) | Self::Tempest(_) | Self::Bard(_) => Ok(()),
+            Self::Deepcam(_) | Self::Tempest(_) | Self::Bard(_) | Self::Lows(_) => Ok(()),
         }
     }
 
@@ -141,6 +162,7 @@ impl Detector {
         match self {
             Self::Deepcam(labeller) => Survey::Deepcam(labeller.trajectories()),
             Self::Tempest(detector) => Survey::Tempest(detector.stitcher()),
+            Self::Lows(detector) => Survey::Lows(detector.tracks()),
             Self::Percentile(detector) if detector.known().is_none() => {
                 Survey::Percentile(detector.climatology())
             }
@@ -153,6 +175,7 @@ impl Detector {
         Ok(match self {
             Self::Deepcam(labeller) => Seen::Deepcam(labeller.candidates(&fields.snapshot)?),
             Self::Tempest(detector) => Seen::Tempest(detector.nodes(fields)?),
+            Self::Lows(detector) => Seen::Lows(detector.lows(fields)?),
             Self::Percentile(detector) if detector.known().is_none() => {
                 Seen::Percentile(detector.moisture(fields)?.into_owned())
             }
@@ -164,6 +187,7 @@ impl Detector {
         Ok(match (self, survey) {
             (_, Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
             (_, Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
+            (_, Survey::Lows(tracks)) => Conclusion::Lows(tracks.finish()),
             (Self::Percentile(detector), Survey::Percentile(climatology)) => {
                 Conclusion::Percentile(Arc::new(climatology.thresholds(detector.thresholds())?))
             }
@@ -192,6 +216,9 @@ impl Detector {
                 detector.masks(fields, usual)
             }
             (Self::Bard(detector), _) => detector.masks(fields),
+            (Self::Lows(detector), Conclusion::Lows(accepted)) => {
+                detector.label(fields.snapshot.time, accepted.at(index))
+            }
             _ => Err(ClimateError::Invalid(format!(
                 "{}: the masks need its own first pass",
                 self.method()
@@ -214,6 +241,8 @@ pub(super) enum Survey {
     Tempest(Stitcher),
     /// Histograms of moisture, or its transport.
     Percentile(TransportClimatology),
+    /// Tracks of lows.
+    Lows(LowTracks),
 }
 
 /// What a first pass takes from one time.
@@ -222,6 +251,7 @@ pub(super) enum Seen {
     Deepcam(Vec<CycloneCandidate>),
     Tempest(Vec<Node>),
     Percentile(Array2<f32>),
+    Lows(Vec<LowCandidate>),
 }
 
 /// The result of the first pass, by which masks are drawn.
@@ -233,6 +263,8 @@ pub(super) enum Conclusion {
     Tempest(Accepted<Node>),
     /// What moisture must exceed in rivers, by month and place.
     Percentile(Arc<MonthlyThresholds>),
+    /// The lows accepted as extratropical cyclones.
+    Lows(Accepted<LowCandidate>),
 }
 
 impl Survey {
@@ -246,6 +278,10 @@ impl Survey {
             (Self::Tempest(tracks), Seen::Tempest(nodes)) => {
                 let count = nodes.len();
                 tracks.push(index, time, nodes).map(|()| count)
+            }
+            (Self::Lows(tracks), Seen::Lows(lows)) => {
+                let count = lows.len();
+                tracks.push(index, time, &lows).map(|()| count)
             }
             (Self::Percentile(climatology), Seen::Percentile(plane)) => {
                 climatology.add(month_of(time), plane.view()).map(|()| 0)

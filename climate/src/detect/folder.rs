@@ -3,7 +3,7 @@
 
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::Result;
-use crate::partial::{EventPart, PartialFolder, sync_folder};
+use crate::partial::{BoxPart, EventPart, PartialFolder, sync_folder};
 use serde::{Deserialize, Serialize};
 use squall_data::DataError;
 use std::fs;
@@ -14,7 +14,8 @@ const FIRST: &str = "first.cbor";
 const SECOND: &str = "second.cbor";
 
 /// The folder of a run: `objects.csv` of each method appears whole, in the method's folder, when all times are
-/// labelled; until then their parts and the run's states lie in `.methods.partial`.
+/// labelled, and `boxes.csv` of those that draw no masks; until then their parts and the run's states lie in
+/// `.methods.partial`.
 ///
 /// An interrupted run continues from the saved state: rows written after it are cut off and made again, so that the
 /// tables are those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins
@@ -22,8 +23,29 @@ const SECOND: &str = "second.cbor";
 pub struct MethodsFolder {
     partial: PartialFolder,
     fingerprint: String,
-    /// The objects of each method, and the table that they become.
-    tables: Vec<(EventPart, PathBuf)>,
+    tables: Vec<Tables>,
+}
+
+/// The tables of one method.
+struct Tables {
+    objects: EventPart,
+    /// Of a method whose events have boxes alone.
+    boxes: Option<BoxPart>,
+    /// Where they go.
+    folder: PathBuf,
+}
+
+impl Tables {
+    /// Brings all rows to the disk and says how long both tables are.
+    fn flush(&mut self) -> Result<[u64; 2]> {
+        let boxes = self.boxes.as_mut().map_or(Ok(0), BoxPart::flush)?;
+        Ok([self.objects.flush()?, boxes])
+    }
+}
+
+/// The parts of a method's tables, by their names in the folder of parts.
+fn parts_of(method: Method) -> [String; 2] {
+    ["objects", "boxes"].map(|table| format!("{table}.{}.csv", method.name()))
 }
 
 /// A state on disk, borrowed where it is written.
@@ -36,7 +58,8 @@ struct Saved<S> {
 /// How far masks are drawn.
 #[derive(Serialize, Deserialize)]
 struct Drawn<S, A> {
-    objects_bytes: Vec<u64>,
+    /// Of each method those of objects and of boxes.
+    bytes: Vec<[u64; 2]>,
     pass: S,
     agreement: A,
 }
@@ -58,30 +81,38 @@ impl MethodsFolder {
         (usable, whole): (impl Fn(&FirstPass) -> bool, impl Fn(&SecondPass) -> bool),
     ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
         let partial = PartialFolder::open(out.as_ref(), ".methods.partial")?;
-        let name_of = |method: Method| format!("objects.{}.csv", method.name());
         let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
             saved.fingerprint == fingerprint && usable(&saved.state)
         })?;
         let drawn = partial.state(SECOND, |saved: &Saved<Drawn<SecondPass, Agreement>>| {
             let drawn = &saved.state;
-            let mut tables = methods.iter().zip(&drawn.objects_bytes);
+            let mut tables = methods.iter().zip(&drawn.bytes);
+            let is_there = |method: Method, bytes: [u64; 2]| {
+                let mut parts = parts_of(method).into_iter().zip(bytes);
+                parts.all(|(name, bytes)| bytes == 0 || partial.is_as_long(&name, bytes))
+            };
             saved.fingerprint == fingerprint
                 // Masks follow from the first pass over all times.
                 && (seen.is_some() || !first.is_needed())
-                && drawn.objects_bytes.len() == methods.len()
-                && tables.all(|((method, _), bytes)| partial.is_as_long(&name_of(*method), *bytes))
+                && drawn.bytes.len() == methods.len()
+                && tables.all(|((method, _), bytes)| is_there(*method, *bytes))
                 && whole(&drawn.pass)
         })?;
         let first = seen.map_or(first, |saved| saved.state);
         let (second, agreement, lengths) = match drawn.map(|saved| saved.state) {
-            Some(drawn) => (drawn.pass, drawn.agreement, drawn.objects_bytes),
-            None => (second, agreement, vec![0; methods.len()]),
+            Some(drawn) => (drawn.pass, drawn.agreement, drawn.bytes),
+            None => (second, agreement, vec![[0; 2]; methods.len()]),
         };
         let mut tables = Vec::with_capacity(methods.len());
         for ((method, folder), bytes) in methods.iter().zip(lengths) {
             fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-            let part = EventPart::open(partial.file(&name_of(*method)), bytes)?;
-            tables.push((part, folder.join("objects.csv")));
+            let [objects, boxes] = parts_of(*method).map(|name| partial.file(&name));
+            let boxes = (!method.draws_masks()).then(|| BoxPart::open(boxes, bytes[1]));
+            tables.push(Tables {
+                objects: EventPart::open(objects, bytes[0])?,
+                boxes: boxes.transpose()?,
+                folder: folder.clone(),
+            });
         }
         let folder = Self {
             partial,
@@ -104,9 +135,12 @@ impl MethodsFolder {
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn write(&mut self, labels: &[MethodLabels]) -> Result<()> {
-        for ((part, _), labels) in self.tables.iter_mut().zip(labels) {
-            for object in &labels.labelled.objects {
-                part.write(object)?;
+        for (tables, MethodLabels { labelled, .. }) in self.tables.iter_mut().zip(labels) {
+            for object in &labelled.objects {
+                tables.objects.write(object)?;
+            }
+            if let Some(boxes) = &mut tables.boxes {
+                boxes.write(labelled.mask.time, &labelled.boxes)?;
             }
         }
         Ok(())
@@ -117,9 +151,9 @@ impl MethodsFolder {
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn save_second(&mut self, pass: &SecondPass, agreement: &Agreement) -> Result<()> {
-        let lengths = self.tables.iter_mut().map(|(part, _)| part.flush());
+        let lengths = self.tables.iter_mut().map(Tables::flush);
         let drawn = Drawn {
-            objects_bytes: lengths.collect::<Result<_>>()?,
+            bytes: lengths.collect::<Result<_>>()?,
             pass,
             agreement,
         };
@@ -131,10 +165,13 @@ impl MethodsFolder {
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn finish(mut self) -> Result<()> {
-        for (part, table) in &mut self.tables {
-            part.flush()?;
-            part.rename(table)?;
-            table.parent().into_iter().for_each(sync_folder);
+        for tables in &mut self.tables {
+            tables.flush()?;
+            if let Some(boxes) = &tables.boxes {
+                boxes.rename(&tables.folder.join("boxes.csv"))?;
+            }
+            tables.objects.rename(&tables.folder.join("objects.csv"))?;
+            sync_folder(&tables.folder);
         }
         self.partial.remove()
     }

@@ -6,6 +6,7 @@
 //! | [`Method::Tempest`] | closed contours, warm core, tracks with gaps | Laplacian of vapour transport | tracks, masks |
 //! | [`Method::Percentile`] | - | percentile of transport by month and place, geometry | climatology (or one that is given), masks |
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
+//! | [`Method::Lows`] | extratropical ones: closed contours, tracks with gaps; boxes, no masks | - | tracks, boxes |
 //!
 //! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once per pass; [`Agreement`] says how
 //! far they agree with each other and with a network.
@@ -17,6 +18,7 @@ pub mod agreement;
 pub mod bard;
 mod detector;
 mod folder;
+pub mod lows;
 pub mod percentile;
 mod series;
 pub mod tempest;
@@ -49,11 +51,19 @@ pub enum Method {
     Percentile,
     /// TECA-BARD: [`bard`].
     Bard,
+    /// Extratropical cyclones by the recipe of TempestExtremes, from sea-level pressure alone: [`lows`].
+    Lows,
 }
 
 impl Method {
     /// All methods.
-    pub const ALL: [Self; 4] = [Self::Deepcam, Self::Tempest, Self::Percentile, Self::Bard];
+    pub const ALL: [Self; 5] = [
+        Self::Deepcam,
+        Self::Tempest,
+        Self::Percentile,
+        Self::Bard,
+        Self::Lows,
+    ];
 
     /// The name in commands, folders and tables.
     pub fn name(self) -> &'static str {
@@ -62,6 +72,7 @@ impl Method {
             Self::Tempest => "tempest",
             Self::Percentile => "percentile",
             Self::Bard => "bard",
+            Self::Lows => "lows",
         }
     }
 
@@ -76,6 +87,9 @@ impl Method {
                 "atmospheric rivers by percentiles of moisture and geometry (Guan and Waliser 2015)"
             }
             Self::Bard => "atmospheric rivers by an ensemble of thresholds (TECA-BARD)",
+            Self::Lows => {
+                "extratropical cyclones by closed contours of sea-level pressure (TempestExtremes)"
+            }
         }
     }
 
@@ -84,6 +98,28 @@ impl Method {
         match self {
             Self::Deepcam | Self::Tempest => &Class::EVENTS,
             Self::Percentile | Self::Bard => &[Class::AtmosphericRiver],
+            Self::Lows => &[Class::ExtratropicalCyclone],
+        }
+    }
+
+    /// Whether masks tell what it finds; else boxes do.
+    pub fn draws_masks(self) -> bool {
+        self != Self::Lows
+    }
+
+    /// Whether it finds rivers by moisture that moves, or may.
+    pub fn moves_moisture(self) -> bool {
+        match self {
+            Self::Tempest | Self::Percentile | Self::Bard => true,
+            Self::Deepcam | Self::Lows => false,
+        }
+    }
+
+    /// Whether heights tell it which lows have a warm core, where files have them ([`WarmCore`]).
+    pub fn tells_warm_cores(self) -> bool {
+        match self {
+            Self::Tempest | Self::Lows => true,
+            Self::Deepcam | Self::Percentile | Self::Bard => false,
         }
     }
 
@@ -96,16 +132,19 @@ impl Method {
             Self::Deepcam => &REQUIRED_CHANNELS,
             Self::Tempest => &[Tmq, U850, V850, Ubot, Vbot, Psl, T200, T500, Z1000, Z200],
             Self::Percentile | Self::Bard => &[Tmq, U850, V850],
+            Self::Lows => &[Psl],
         }
     }
 
-    /// Channels that it uses if they are there: for the ground's height and the objects' properties.
+    /// Channels that it uses if they are there: for the ground's height and the objects' properties, and to tell warm
+    /// cores of [`Method::Lows`].
     pub fn useful_channels(self) -> &'static [Variable] {
-        use Variable::{Prect, Ps, Psl, Trefht, Ubot, Vbot};
+        use Variable::{Prect, Ps, Psl, T200, T500, Trefht, Ubot, Vbot, Z200, Z1000};
         match self {
             Self::Deepcam => &[],
             Self::Tempest => &[Ps, Trefht, Prect],
             Self::Percentile | Self::Bard => &[Ubot, Vbot, Psl, Prect],
+            Self::Lows => &[T200, T500, Z1000, Z200],
         }
     }
 
@@ -120,6 +159,9 @@ impl Method {
             (Self::Tempest, Pass::First) => &[Ubot, Vbot, Ps, Psl, T200, T500, Trefht, Z1000, Z200],
             (Self::Percentile, Pass::First) => &[Tmq, U850, V850],
             (Self::Bard, Pass::First) => &[],
+            (Self::Lows, Pass::First) => &[Psl, T200, T500, Z1000, Z200],
+            // A time without pressure is left out in both passes alike.
+            (Self::Lows, Pass::Second) => &[Psl],
             (Self::Tempest | Self::Percentile | Self::Bard, Pass::Second) => {
                 &[Tmq, U850, V850, Ubot, Vbot, Psl, Prect]
             }
@@ -140,7 +182,7 @@ impl FromStr for Method {
         let known = Self::ALL.into_iter().find(|method| method.name() == text);
         known.ok_or_else(|| {
             ClimateError::Invalid(format!(
-                "no method `{text}`: expected deepcam, tempest, percentile or bard"
+                "no method `{text}`: expected deepcam, tempest, percentile, bard or lows"
             ))
         })
     }

@@ -7,7 +7,7 @@ use crate::error::{ClimateError, Result};
 use crate::label::{Pass, SeriesSummary, times_at_once};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use squall_data::{Class, Time};
+use squall_data::{BoxClass, Class, Time};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
@@ -234,16 +234,22 @@ impl SecondPass {
                 let (cyclones, tracks, untracked) = match known {
                     Conclusion::Deepcam(found) => (found.points(), found.tracks, found.untracked),
                     Conclusion::Tempest(found) => (found.points(), found.tracks, found.untracked),
+                    Conclusion::Lows(found) => (0, found.tracks, found.untracked),
                     Conclusion::Nothing | Conclusion::Percentile(_) => (0, 0, false),
                 };
+                let mut boxes = [0; 4];
+                if let Conclusion::Lows(found) = known {
+                    let class = BoxClass::ExtratropicalCyclone;
+                    boxes[usize::from(class.code())] = found.points();
+                }
                 SeriesSummary {
                     times: self.done - self.left_out.len(),
                     candidates,
                     cyclones,
                     tracks,
                     rivers,
+                    boxes,
                     untracked,
-                    ..SeriesSummary::default()
                 }
             })
             .collect()

@@ -166,10 +166,10 @@ impl Wanted {
             channels: channels.iter().copied().filter(look_at).collect(),
             transport: methods.iter().any(|method| match pass {
                 Pass::First => *method == Method::Percentile,
-                Pass::Second => *method != Method::Deepcam,
+                Pass::Second => method.moves_moisture(),
             }),
             upper_thickness: (WarmCore::Z300.levels_hpa())
-                .filter(|_| pass == Pass::First && methods.contains(&Method::Tempest)),
+                .filter(|_| pass == Pass::First && methods.iter().any(|m| m.tells_warm_cores())),
         }
     }
 }

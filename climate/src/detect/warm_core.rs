@@ -1,6 +1,7 @@
 //! By which fields warm cores of cyclones are told.
 
-/// What tells the warm core of a cyclone of [`super::tempest`]; one series is told by one of these.
+/// What tells the warm core of a cyclone of [`super::tempest`], and of a low of [`super::lows`]; one series is told by one
+/// of these.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmCore {
     /// The height of 300 hPa above 500 hPa, as published.

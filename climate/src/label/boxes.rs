@@ -63,7 +63,7 @@ pub(super) fn of_cells(object: &Event) -> TrackedBox {
 }
 
 /// The boxes of the lows that are not part of a cyclone of the masks, and of depressions only while they are weak.
-pub(super) fn lows(
+pub(crate) fn lows(
     lows: &[LowCandidate],
     cyclones: &[CycloneCandidate],
     extratropical: &EtcThresholds,

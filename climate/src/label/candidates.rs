@@ -50,7 +50,15 @@ pub(super) struct CycloneFields<'a> {
     vorticity: Array2<f32>,
     psl: ArrayView2<'a, f32>,
     wind: [ArrayView2<'a, f32>; 2],
+    core: CoreFields<'a>,
+}
+
+/// The planes that tell the core of a cyclone.
+pub(crate) struct CoreFields<'a> {
+    grid: &'a LatLonGrid,
+    /// T200 and T500.
     temperature: [ArrayView2<'a, f32>; 2],
+    /// Z200 and Z1000.
     height: [ArrayView2<'a, f32>; 2],
 }
 
@@ -95,8 +103,11 @@ impl<'a> CycloneFields<'a> {
             vorticity: relative_vorticity(u850, v850, &snapshot.grid)?,
             psl,
             wind: [u, v],
-            temperature: [t200, t500],
-            height: [z200, z1000],
+            core: CoreFields {
+                grid: &snapshot.grid,
+                temperature: [t200, t500],
+                height: [z200, z1000],
+            },
         })
     }
 
@@ -253,7 +264,7 @@ impl<'a> CycloneFields<'a> {
         let [
             (core_temperature_k, warm_core),
             (core_thickness_m, thick_core),
-        ] = self.cores(thresholds, centre);
+        ] = self.core.cores(thresholds, centre);
         CycloneCandidate {
             lat_deg: low.lat_deg,
             lon_deg: low.lon_deg,
@@ -268,17 +279,52 @@ impl<'a> CycloneFields<'a> {
         }
     }
 
+    /// What tells the cores of these cyclones.
+    pub(super) fn core(&self) -> &CoreFields<'a> {
+        &self.core
+    }
+
+    /// Lowest-level wind of the vortex about a centre, m s-1.
+    pub(super) fn vortex_wind_m_s(&self, centre: (f64, f64)) -> f64 {
+        vortex_wind_m_s(self.grid, self.wind, centre)
+    }
+
+    /// The grid.
+    pub(super) fn grid(&self) -> &'a LatLonGrid {
+        self.grid
+    }
+
+    /// Sea-level pressure, Pa.
+    pub(super) fn sea_level_pressure(&self) -> ArrayView2<'a, f32> {
+        self.psl
+    }
+}
+
+impl<'a> CoreFields<'a> {
+    /// Those of a snapshot; `None` if it lacks one.
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Option<Self> {
+        use Variable::{T200, T500, Z200, Z1000};
+        Some(Self {
+            grid: &snapshot.grid,
+            temperature: [snapshot.field(T200)?, snapshot.field(T500)?],
+            height: [snapshot.field(Z200)?, snapshot.field(Z1000)?],
+        })
+    }
+
+    /// Whether both the temperature and the thickness near a centre fall off all around: a warm core.
+    pub(crate) fn is_warm(&self, thresholds: &TcThresholds, centre: (f64, f64)) -> bool {
+        self.cores(thresholds, centre)
+            .iter()
+            .all(|(_, stands)| *stands)
+    }
+
     /// The highest upper temperature and the greatest thickness near a centre, and whether each falls off all around.
     /// Both are searched for from the centre; TECA looks for the thickness from where it found the temperature.
     ///
     /// # Source
     /// GFDL TSTORMS / TECA `teca_tc_candidates`: "mean temperature between 200mb and 500mb for warm core layer". The
     /// thickness from 1000 to 200 hPa is proportional to the layer's mean virtual temperature.
-    pub(super) fn cores(
-        &self,
-        thresholds: &TcThresholds,
-        centre: (f64, f64),
-    ) -> [(Option<f64>, bool); 2] {
+    fn cores(&self, thresholds: &TcThresholds, centre: (f64, f64)) -> [(Option<f64>, bool); 2] {
         // Maxima are searched for as lows of the negative field.
         let [t200, t500] = &self.temperature;
         let cold = |j: usize, i: usize| -0.5 * (f64::from(t200[[j, i]]) + f64::from(t500[[j, i]]));
@@ -302,21 +348,6 @@ impl<'a> CycloneFields<'a> {
                 thresholds.thickness_radius_deg,
             ),
         ]
-    }
-
-    /// Lowest-level wind of the vortex about a centre, m s-1.
-    pub(super) fn vortex_wind_m_s(&self, centre: (f64, f64)) -> f64 {
-        vortex_wind_m_s(self.grid, self.wind, centre)
-    }
-
-    /// The grid.
-    pub(super) fn grid(&self) -> &'a LatLonGrid {
-        self.grid
-    }
-
-    /// Sea-level pressure, Pa.
-    pub(super) fn sea_level_pressure(&self) -> ArrayView2<'a, f32> {
-        self.psl
     }
 }
 
@@ -346,8 +377,11 @@ mod tests {
             vorticity,
             psl: psl.view(),
             wind: [level.view(), level.view()],
-            temperature: [level.view(), level.view()],
-            height: [level.view(), level.view()],
+            core: CoreFields {
+                grid: &grid,
+                temperature: [level.view(), level.view()],
+                height: [level.view(), level.view()],
+            },
         };
         let found = fields.candidates(&thresholds);
         assert_eq!(found.len(), 1, "{found:?}");

@@ -2,12 +2,8 @@
 
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::Result;
-use crate::partial::{EventPart, PartialFolder, cut, length, sync_folder};
+use crate::partial::{BoxPart, EventPart, PartialFolder, sync_folder};
 use serde::{Deserialize, Serialize};
-use squall_data::DataError;
-use squall_data::boxes::table::{append_rows, header};
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 const OBJECTS: &str = "objects.csv";
@@ -25,9 +21,7 @@ pub struct LabelFolder {
     partial: PartialFolder,
     fingerprint: String,
     objects: EventPart,
-    boxes: BufWriter<File>,
-    /// Rows of a time, before they are written.
-    text: String,
+    boxes: BoxPart,
 }
 
 /// The state on disk; `S` is a [`LabelStream`], borrowed where it is written.
@@ -67,14 +61,10 @@ impl LabelFolder {
         };
         let folder = Self {
             objects: EventPart::open(partial.file(OBJECTS), objects_bytes)?,
-            boxes: BufWriter::new(cut(&partial.file(BOXES), boxes_bytes)?),
+            boxes: BoxPart::open(partial.file(BOXES), boxes_bytes)?,
             out,
             partial,
             fingerprint: fingerprint.into(),
-            text: match objects_bytes {
-                0 => header(),
-                _ => String::new(),
-            },
         };
         Ok((folder, stream))
     }
@@ -87,14 +77,7 @@ impl LabelFolder {
         for object in &labelled.objects {
             self.objects.write(object)?;
         }
-        for found in &labelled.boxes {
-            found.geo.check()?;
-        }
-        append_rows(labelled.mask.time, &labelled.boxes, &mut self.text);
-        let written = self.boxes.write_all(self.text.as_bytes());
-        written.map_err(DataError::io("write", self.partial.file(BOXES)))?;
-        self.text.clear();
-        Ok(())
+        self.boxes.write(labelled.mask.time, &labelled.boxes)
     }
 
     /// Saves a state, from which an interrupted run continues.
@@ -118,7 +101,7 @@ impl LabelFolder {
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn boxes(&mut self) -> Result<PathBuf> {
         self.flush()?;
-        Ok(self.partial.file(BOXES))
+        Ok(self.boxes.path().into())
     }
 
     /// Ends the run: both tables take their names.
@@ -127,8 +110,7 @@ impl LabelFolder {
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn finish(mut self) -> Result<()> {
         self.flush()?;
-        let boxes = self.out.join(BOXES);
-        fs::rename(self.partial.file(BOXES), &boxes).map_err(DataError::io("rename to", &boxes))?;
+        self.boxes.rename(&self.out.join(BOXES))?;
         self.objects.rename(&self.out.join(OBJECTS))?;
         sync_folder(&self.out);
         self.partial.remove()
@@ -136,10 +118,7 @@ impl LabelFolder {
 
     /// Brings all rows to the disk and says how long the files are.
     fn flush(&mut self) -> Result<[u64; 2]> {
-        let text = std::mem::take(&mut self.text);
-        let boxes = self.partial.file(BOXES);
-        let written = (self.boxes.write_all(text.as_bytes())).and_then(|()| self.boxes.flush());
-        written.map_err(DataError::io("write", &boxes))?;
-        Ok([self.objects.flush()?, length(&boxes, self.boxes.get_ref())?])
+        let boxes_bytes = self.boxes.flush()?;
+        Ok([self.objects.flush()?, boxes_bytes])
     }
 }

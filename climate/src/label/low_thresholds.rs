@@ -60,7 +60,7 @@ impl Default for EtcThresholds {
 }
 
 impl EtcThresholds {
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let positive = [
             ("extratropical.contour_rise_pa", self.contour_rise_pa),
             ("extratropical.contour_radius_deg", self.contour_radius_deg),

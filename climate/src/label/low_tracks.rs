@@ -1,6 +1,8 @@
 //! Which lows make a track of an extratropical cyclone or a tropical depression.
 
+use super::low_thresholds::EtcThresholds;
 use super::lows::LowCandidate;
+use super::never_joined;
 use super::settled::Point;
 use super::tracks::{Next, Rules, Track, Tracks};
 use serde::{Deserialize, Serialize};
@@ -8,11 +10,11 @@ use squall_data::Time;
 use squall_data::grid::{KM_PER_DEGREE, distance_km};
 
 /// Tracks of one kind of lows.
-pub(super) type LowTracks = Tracks<LowRules, LowCandidate>;
+pub(crate) type LowTracks = Tracks<LowRules, LowCandidate>;
 
 /// The limits by which points are joined to a track, and a track is accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub(super) struct LowRules {
+pub(crate) struct LowRules {
     /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
     pub max_range_deg: f64,
     /// Longest time between two points, hours; no shorter than a step of the data.
@@ -25,6 +27,34 @@ pub(super) struct LowRules {
 
 /// Hours between two times for which the range is meant.
 pub(super) const RANGE_HOURS: f64 = 6.0;
+
+/// The longest step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
+/// [`crate::track::TrackerOptions::max_step_hours`].
+const LONGEST_STEP_HOURS: f64 = 24.0;
+
+/// The gap that tracks of lows bridge: `gap_hours`, or one step of the data where that is known and longer.
+pub(super) fn gap_hours(gap_hours: f64, step_hours: Option<f64>) -> f64 {
+    step_hours
+        .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
+        .map_or(gap_hours, |step| gap_hours.max(step))
+}
+
+impl LowRules {
+    /// Those of extratropical cyclones, in data of a step that may not be known.
+    pub(crate) fn extratropical(low: &EtcThresholds, step_hours: Option<f64>) -> Self {
+        Self {
+            max_range_deg: low.max_range_deg,
+            max_gap_hours: gap_hours(low.max_gap_hours, step_hours),
+            min_hours: low.min_hours,
+            min_endpoint_deg: low.min_endpoint_deg,
+        }
+    }
+
+    /// Whether these times are too far apart for any track, and the series so long that no low stands without one.
+    pub(crate) fn never_join(&self, times: &[Time]) -> bool {
+        never_joined(times, self.max_gap_hours.max(RANGE_HOURS), self.min_hours)
+    }
+}
 
 impl Point for LowCandidate {
     fn on_track(self, id: u64) -> Self {

@@ -6,9 +6,10 @@ use super::low_thresholds::EtcThresholds;
 use super::sampling::lowest_near;
 use super::thresholds::TcThresholds;
 use crate::closed_low::{ClosedLow, DomainEdge};
+use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
-use squall_data::BoxClass;
 use squall_data::grid::distance_km;
+use squall_data::{BoxClass, LatLonGrid};
 
 /// A closed low at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -44,13 +45,14 @@ pub struct Lows {
     pub depressions: Vec<LowCandidate>,
 }
 
-/// Closed lows of sea-level pressure poleward of the tropics without a warm core; `cyclone` says what a warm core is.
-pub(super) fn extratropical(
-    fields: &CycloneFields<'_>,
+/// Closed lows of sea-level pressure (Pa) poleward of the tropics without a warm core, which `is_warm` tells from the cell
+/// of the minimum and from its latitude and longitude to a fraction of a cell.
+pub(crate) fn extratropical(
+    psl: ArrayView2<'_, f32>,
+    grid: &LatLonGrid,
     low: &EtcThresholds,
-    cyclone: &TcThresholds,
+    mut is_warm: impl FnMut((usize, usize), (f64, f64)) -> bool,
 ) -> Vec<LowCandidate> {
-    let (grid, psl) = (fields.grid(), fields.sea_level_pressure());
     let closed = ClosedLow {
         rise: low.contour_rise_pa,
         radius_deg: low.contour_radius_deg,
@@ -66,8 +68,7 @@ pub(super) fn extratropical(
         .filter_map(|(j, i)| {
             let cell = (grid.lat_deg()[j], grid.lon_deg()[i]);
             let centre = lowest_near(grid, &pressure, cell, 0.5 * cell_deg)?;
-            let [(_, warm), (_, thick)] = fields.cores(cyclone, (centre.lat_deg, centre.lon_deg));
-            (!(warm && thick)).then_some(LowCandidate {
+            (!is_warm((j, i), (centre.lat_deg, centre.lon_deg))).then_some(LowCandidate {
                 class: BoxClass::ExtratropicalCyclone,
                 lat_deg: centre.lat_deg,
                 lon_deg: centre.lon_deg,

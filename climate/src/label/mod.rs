@@ -46,9 +46,11 @@ pub use thresholds::{ArThresholds, TcThresholds, Thresholds};
 
 use crate::error::{ClimateError, Result};
 use crate::events::{Event, Region};
+pub(crate) use boxes::lows as boxes_of_lows;
 use candidates::CycloneFields;
-pub(crate) use candidates::planes;
-use low_tracks::{LowRules, LowTracks};
+pub(crate) use candidates::{CoreFields, planes};
+pub(crate) use low_tracks::{LowRules, LowTracks};
+pub(crate) use lows::extratropical;
 use ndarray::Array2;
 use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
@@ -63,10 +65,6 @@ pub(crate) use trajectory::Trajectories;
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
 /// Number of the first track of a tropical depression; for the reason see [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
-
-/// The longest step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
-/// [`crate::track::TrackerOptions::max_step_hours`].
-const LONGEST_STEP_HOURS: f64 = 24.0;
 
 /// The variables that the labels need, in model order.
 pub const REQUIRED_CHANNELS: [Variable; 11] = {
@@ -227,9 +225,7 @@ impl Labeller {
 
     /// The gap that tracks of lows bridge: `gap_hours`, or one step of the data where that is longer.
     fn gap_hours(&self, gap_hours: f64) -> f64 {
-        self.step_hours
-            .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
-            .map_or(gap_hours, |step| gap_hours.max(step))
+        low_tracks::gap_hours(gap_hours, self.step_hours)
     }
 
     /// The cyclones' criteria in use on this grid.
@@ -296,8 +292,11 @@ impl Labeller {
     }
 
     fn lows_of(&self, fields: &CycloneFields<'_>) -> Lows {
+        let (psl, grid) = (fields.sea_level_pressure(), fields.grid());
         Lows {
-            extratropical: lows::extratropical(fields, &self.extratropical, &self.cyclone),
+            extratropical: extratropical(psl, grid, &self.extratropical, |_, centre| {
+                fields.core().is_warm(&self.cyclone, centre)
+            }),
             depressions: lows::depressions(fields, &self.weak, self.depression.min_wind_m_s),
         }
     }
@@ -307,12 +306,7 @@ impl Labeller {
         let (low, weak) = (&self.extratropical, &self.depression);
         [
             LowTracks::new(
-                LowRules {
-                    max_range_deg: low.max_range_deg,
-                    max_gap_hours: self.gap_hours(low.max_gap_hours),
-                    min_hours: low.min_hours,
-                    min_endpoint_deg: low.min_endpoint_deg,
-                },
+                LowRules::extratropical(low, self.step_hours),
                 FIRST_EXTRATROPICAL,
             ),
             LowTracks::new(

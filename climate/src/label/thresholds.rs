@@ -145,7 +145,7 @@ impl TcThresholds {
 
     /// # Errors
     /// [`ClimateError::Invalid`] if a number makes no sense.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let positive = [
             ("min_vorticity_per_s", self.min_vorticity_per_s),
             ("vorticity_window_deg", self.vorticity_window_deg),

@@ -159,9 +159,8 @@ impl<'a> Following<'a> {
             unread_times,
             transport: ranked_by.map(TransportSource::name),
             looked_for: match objects {
-                Objects::Masks(masks) => masks.classes(),
-                // A table of boxes does not say it.
-                Objects::Boxes { .. } => Vec::new(),
+                Objects::Boxes { said: None, .. } => Vec::new(),
+                _ => objects.classes(),
             },
             ..EventsSummary::default()
         })

@@ -14,6 +14,7 @@ use squall_data::boxes::{self, BoxSeries};
 use squall_data::gaps::Gaps;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, Class, LatLonGrid, Time};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -29,6 +30,8 @@ pub enum Objects {
         grid: Arc<LatLonGrid>,
         /// Boxes that are less sure are no events.
         min_confidence: f32,
+        /// What is said beside them of their rules, if anything is.
+        said: Option<BTreeMap<String, String>>,
     },
 }
 
@@ -69,10 +72,13 @@ impl Objects {
         }
         let notes = series.notes().iter().filter(|_| says);
         notes.for_each(|note| tracing::warn!("{note}"));
+        let is_table = path.file_name().is_some_and(|name| name == "boxes.csv");
+        let folder = path.parent().filter(|_| is_table);
         Ok(Self::Boxes {
             series,
             grid,
             min_confidence: arguments.confidence(),
+            said: folder.and_then(made_by::beside_boxes),
         })
     }
 
@@ -108,7 +114,8 @@ impl Objects {
         }
     }
 
-    /// The numbers of the rules that made the masks, or their network, as far as their files say; nothing of boxes.
+    /// The numbers of the rules that made the masks, or their network, as far as their files say; of boxes those of rules
+    /// that make nothing else.
     pub fn made_by(&self) -> Vec<(String, String)> {
         let named = |(name, value): (String, String)| (format!("masks.{name}"), value);
         match self {
@@ -116,7 +123,10 @@ impl Objects {
                 let numbers = made_by::numbers(masks.made_by());
                 numbers.into_iter().map(named).collect()
             }
-            Self::Boxes { .. } => Vec::new(),
+            Self::Boxes { said, .. } => {
+                let numbers = said.as_ref().map(made_by::numbers_of_boxes);
+                numbers.into_iter().flatten().map(named).collect()
+            }
         }
     }
 
@@ -140,7 +150,10 @@ impl Objects {
     pub fn classes(&self) -> Vec<Class> {
         match self {
             Self::Masks(masks) => masks.classes(),
-            Self::Boxes { .. } => Class::EVENTS.to_vec(),
+            Self::Boxes { said, .. } => match said {
+                Some(said) => made_by::classes_of_boxes(said),
+                None => Class::EVENTS.to_vec(),
+            },
         }
     }
 

@@ -7,7 +7,8 @@ use crate::made_by::{self, AT_QUARTER_DEGREE, THRESHOLDS_APPLIED};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use squall_climate::detect::bard::BardThresholds;
-use squall_climate::detect::{Detector, DetectorThresholds};
+use squall_climate::detect::lows::LowsDetector;
+use squall_climate::detect::{Detector, DetectorThresholds, WarmCore};
 use squall_data::{LatLonGrid, wire};
 
 /// Attribute of masks of an ensemble: its members ([`squall_data::mask_file`] knows it by this name, too).
@@ -31,7 +32,10 @@ pub fn said_of<'a>(
         }
         _ => masks,
     };
-    let numbers = numbers(detector, &rules.thresholds, grid)?;
+    let numbers = match detector {
+        Detector::Lows(detector) => of_lows(detector, rules.warm_core)?,
+        _ => numbers(detector, &rules.thresholds, grid)?,
+    };
     let masks = masks.saying(THRESHOLDS_APPLIED, &numbers);
     say(&masks, &numbers);
     Ok(masks)
@@ -54,7 +58,32 @@ fn numbers(
         }
         Detector::Percentile(_) => Ok(serde_json::to_string(&asked.percentile)?),
         Detector::Bard(_) => of_ensemble(&asked.bard),
+        Detector::Lows(detector) => of_lows(detector, None),
     }
+}
+
+/// The numbers of lows, and those by which their warm cores are told, if they are.
+fn of_lows(detector: &LowsDetector, warm_core: Option<WarmCore>) -> anyhow::Result<String> {
+    let mut told = serde_json::to_value(detector.thresholds())?;
+    let (by_channels, by_heights) = (detector.core_thresholds(), detector.upper_core_thresholds());
+    let core = warm_core.map(|core| match core {
+        WarmCore::Substitute => serde_json::json!({
+            "max_core_radius_deg": by_channels.max_core_radius_deg,
+            "warm_core_fall_k": by_channels.warm_core_fall_k,
+            "warm_core_radius_deg": by_channels.warm_core_radius_deg,
+            "thickness_fall_m": by_channels.thickness_fall_m,
+            "thickness_radius_deg": by_channels.thickness_radius_deg,
+        }),
+        WarmCore::Z300 | WarmCore::Z250 => serde_json::json!({
+            "upper_thickness_fall_m": by_heights.upper_thickness_fall_m,
+            "core_radius_deg": by_heights.core_radius_deg,
+            "core_search_deg": by_heights.core_search_deg,
+        }),
+    });
+    if let (Value::Object(table), Some(core)) = (&mut told, core) {
+        table.insert("core".into(), core);
+    }
+    Ok(told.to_string())
 }
 
 /// Thresholds as they are `used` on a grid, as JSON. Those that were adapted to it also say what they are at a quarter of a

@@ -34,7 +34,7 @@ pub use masks::is_unfinished;
 /// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  squall label run --out labels\n  squall label '/data/era5/2005*.nc' --method tempest --out labels\n  squall label run --method deepcam,tempest,bard --out labels"
+    after_help = "Examples:\n  squall label run --out labels\n  squall label '/data/era5/2005*.nc' --method tempest --out labels\n  squall label run --method deepcam,tempest,bard --out labels\n  squall label '/data/psl/*.nc' --method lows --out lows"
 )]
 pub struct Label {
     /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
@@ -43,7 +43,8 @@ pub struct Label {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Rules, several with commas between: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard
-    /// (TECA-BARD). With several each writes to its own folder in DIR, and DIR/agreement.csv says how far they agree.
+    /// (TECA-BARD), lows (extratropical cyclones by TempestExtremes' rules, as boxes; sea-level pressure is enough). With
+    /// several each writes to its own folder in DIR, and DIR/agreement.csv says how far masks agree.
     #[arg(
         long,
         value_name = "NAME",
@@ -185,7 +186,7 @@ impl Label {
         let mut used: Vec<Variable> = methods
             .flat_map(|method| [method.channels(), method.useful_channels()].concat())
             .collect();
-        if self.method.iter().any(|method| *method != Method::Deepcam) {
+        if self.method.iter().any(|method| method.moves_moisture()) {
             // Vapour transport that is summed over levels ends at the ground.
             used.push(Variable::Ps);
         }

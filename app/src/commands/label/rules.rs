@@ -12,10 +12,10 @@ use squall_climate::detect::{
 };
 use squall_climate::label::Pass;
 use squall_data::{Archive, Class, DataError, Variable};
+use std::collections::BTreeSet;
 
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
-pub const TABLES: &str =
-    "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile] and [bard]";
+pub const TABLES: &str = "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile], [bard] and [lows]";
 
 /// Methods in their order, ready for a grid.
 pub struct Rules {
@@ -48,10 +48,8 @@ impl Rules {
             climate.rule(command, &mut thresholds.percentile)?;
             climate.check(archive)?;
         }
-        let is_asked = methods.contains(&Method::Tempest);
-        let warm_core = is_asked.then(|| warm_core::of(archive));
-        let by_heights = warm_core.is_some_and(|core| core.levels_hpa().is_some());
-        let channels = channels(&methods, &thresholds, archive, by_heights, command.skip_bad)?;
+        let warm_core = warm_core_for(&methods, archive);
+        let channels = channels(&methods, &thresholds, archive, warm_core, command.skip_bad)?;
         if let (Some(core), false) = (warm_core, command.skip_bad) {
             let mut times = 0..archive.times().len();
             times.try_for_each(|index| warm_core::check(archive, index, core))?;
@@ -60,6 +58,7 @@ impl Rules {
             .iter()
             .map(|method| {
                 let detector = Detector::new(*method, &thresholds, archive.grid())?;
+                let detector = detector.of_times(archive.times());
                 Ok(match &climate {
                     Some(given) => detector.of_climate(&given.climatology),
                     None => detector,
@@ -98,9 +97,8 @@ impl Rules {
         skip_bad: bool,
     ) -> anyhow::Result<Option<TransportSource>> {
         let moves = |method: &Method| match method {
-            Method::Deepcam => false,
             Method::Percentile => !by_water(&self.thresholds),
-            Method::Tempest | Method::Bard => true,
+            other => other.moves_moisture(),
         };
         if !self.methods.iter().any(moves) {
             return Ok(None);
@@ -146,6 +144,7 @@ impl Rules {
             Method::Tempest => serde_json::to_string(&thresholds.tempest)?,
             Method::Percentile => serde_json::to_string(&thresholds.percentile)?,
             Method::Bard => serde_json::to_string(&thresholds.bard)?,
+            Method::Lows => serde_json::to_string(&thresholds.lows)?,
         })
     }
 
@@ -180,10 +179,15 @@ impl Rules {
 
     /// Says what will be read and written, and what cannot be found.
     pub fn announce(&self, archive: &Archive) {
-        let mut detectors = self.detectors.iter();
-        if detectors.any(|detector| detector.is_without_tracks(archive.times())) {
-            warn_of_steps(archive.times(), &[Class::TropicalCyclone]);
-        }
+        let detectors = self.detectors.iter();
+        let blind = detectors.filter(|detector| detector.is_without_tracks(archive.times()));
+        let lost: BTreeSet<Class> = blind
+            .map(|detector| match detector.method() {
+                Method::Lows => Class::ExtratropicalCyclone,
+                _ => Class::TropicalCyclone,
+            })
+            .collect();
+        warn_of_steps(archive.times(), &Vec::from_iter(lost));
         let times = archive.times().len();
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;
@@ -276,15 +280,33 @@ fn is_where_all_are(archive: &Archive, needed: &[Variable], other: Variable) -> 
     whole.peek().is_some() && whole.all(|index| archive.offers(index, other))
 }
 
+/// By what warm cores are told: `tempest` cannot do without, `lows` does where not all times have it.
+fn warm_core_for(methods: &[Method], archive: &Archive) -> Option<WarmCore> {
+    if methods.contains(&Method::Tempest) {
+        return Some(warm_core::of(archive));
+    }
+    if !methods.contains(&Method::Lows) {
+        return None;
+    }
+    // Times that lack what `deepcam` needs are left out by both.
+    let strictest = if methods.contains(&Method::Deepcam) {
+        Method::Deepcam
+    } else {
+        Method::Lows
+    };
+    warm_core::everywhere(archive, strictest.channels())
+}
+
 /// The channels to read: what the methods cannot do without, and what else serves them.
 fn channels(
     methods: &[Method],
     thresholds: &DetectorThresholds,
     archive: &Archive,
-    by_heights: bool,
+    warm_core: Option<WarmCore>,
     skip_bad: bool,
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
+    let by_heights = warm_core.is_some_and(|core| core.levels_hpa().is_some());
     let has_transport = tells_by_transport(archive);
     let (mut wanted, mut useful): (Vec<Variable>, Vec<Variable>) = (Vec::new(), Vec::new());
     for method in methods {
@@ -304,7 +326,9 @@ fn channels(
         let purpose = format!("labelling by {method}");
         input::require(archive, &needed, &purpose, skip_bad)?;
         let all = method.channels().iter().chain(method.useful_channels());
-        useful.extend(all.copied().filter(|v| !needed.contains(v)));
+        // Those of some times alone, or beside heights, tell no core of a low.
+        let serve = *method != Method::Lows || warm_core == Some(WarmCore::Substitute);
+        useful.extend(all.copied().filter(|v| serve && !needed.contains(v)));
         wanted.extend(needed);
     }
     useful.retain(|v| is_where_all_are(archive, &wanted, *v));

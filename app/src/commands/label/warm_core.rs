@@ -3,7 +3,7 @@
 use squall_climate::detect::WarmCore;
 use squall_data::{Archive, DataError, Variable};
 
-/// Attribute of masks that says it ([`squall_data::mask_file`] knows it by this name, too).
+/// Attribute of masks and boxes that says it ([`squall_data::mask_file`] knows it by this name, too).
 pub const WARM_CORE: &str = "warm_core";
 
 /// What tells a warm core where there are no heights that would.
@@ -30,6 +30,21 @@ pub fn of(archive: &Archive) -> WarmCore {
     let mut there = counts.into_iter().filter(|(_, count)| *count > 0);
     let found = there.find(|(_, count)| Some(*count) == most);
     found.map_or(WarmCore::Substitute, |(core, _)| core)
+}
+
+/// What tells the warm cores of all times that have these channels, the nearest to what is published first; `None` where
+/// nothing does at all of them. Who does without looks for them at all times or at none.
+pub fn everywhere(archive: &Archive, needed: &[Variable]) -> Option<WarmCore> {
+    let offers = |index: usize, all: &[Variable]| all.iter().all(|v| archive.offers(index, *v));
+    let has = |core: WarmCore, index: usize| match core.levels_hpa() {
+        Some(_) => check(archive, index, core).is_ok(),
+        None => offers(index, &SUBSTITUTE),
+    };
+    let mut whole = (0..archive.times().len()).filter(|index| offers(*index, needed));
+    WarmCore::ALL
+        .into_iter()
+        .find(|core| whole.clone().all(|index| has(*core, index)))
+        .filter(|_| whole.next().is_some())
 }
 
 /// Refuses a time of which no file has one of the heights by which warm cores are told.

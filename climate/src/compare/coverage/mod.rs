@@ -127,7 +127,8 @@ impl Coverage {
             .collect();
         let names = stored.classes;
         let named = |class: &Class| names.split(' ').any(|name| name == class.name());
-        let classes = Class::EVENTS.into_iter().filter(named).collect();
+        // Boxes may be of others than masks have.
+        let classes = Class::TRACKED.into_iter().filter(named).collect();
         let grid = LatLonGrid::from_axes(stored.lat_deg, stored.lon_deg)?.0;
         let months = stored.years.iter().zip(&stored.months);
         let seen: Vec<((i64, i64), f64)> = (months.zip(&stored.times))

@@ -12,6 +12,7 @@ mod nodes;
 mod stitch;
 mod thresholds;
 
+pub(super) use nodes::is_warm_above;
 pub use nodes::{Node, closed_lows};
 pub(crate) use stitch::Stitcher;
 pub use thresholds::{NodeThresholds, RidgeThresholds, StitchThresholds, TempestThresholds};

@@ -108,6 +108,16 @@ impl<'a> Core<'a> {
     }
 }
 
+/// Whether a low has a warm core by the height of an upper pressure above 500 hPa.
+pub(in crate::detect) fn is_warm_above(
+    upper_thickness_m: ArrayView2<'_, f32>,
+    walker: &mut Walker<'_>,
+    low: (usize, usize),
+    thresholds: &NodeThresholds,
+) -> bool {
+    Core::Upper(upper_thickness_m).is_warm(walker, low, thresholds)
+}
+
 /// The nodes of one time, from south to north.
 pub(super) fn nodes(fields: &DetectFields, thresholds: &NodeThresholds) -> Result<Vec<Node>> {
     use Variable::{Psl, Ubot, Vbot};

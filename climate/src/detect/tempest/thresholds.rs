@@ -168,7 +168,7 @@ impl Default for TempestThresholds {
 }
 
 impl NodeThresholds {
-    pub(super) fn adapted_to(&self, grid: &LatLonGrid) -> Self {
+    pub(in crate::detect) fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
         // One degree keeps the published search of one degree.
         let few = if cell_deg > 1.0 { 1.5 * cell_deg } else { 0.0 };
@@ -185,7 +185,7 @@ impl NodeThresholds {
 impl TempestThresholds {
     /// # Errors
     /// [`crate::ClimateError::Invalid`] if a number makes no sense.
-    pub(super) fn check(&self) -> Result<()> {
+    pub(in crate::detect) fn check(&self) -> Result<()> {
         let (node, stitch, ridge) = (&self.node, &self.stitch, &self.ridge);
         let positive = [
             ("contour_rise_pa", node.contour_rise_pa),

@@ -1,12 +1,15 @@
-//! The mask files of a labelling: which there are, whose they are, and writing them.
+//! The mask files of a labelling: which there are, whose they are, and writing them. A method whose events have boxes
+//! alone writes none, and what they would say of themselves beside its boxes.
 
 #[cfg(test)]
 mod tests;
 
 use super::climate::{CLIMATE, OWN, WHOSE};
 use super::differences::{changed_numbers, listed};
+use super::warm_core::WARM_CORE;
 use crate::failure::Advice;
 use crate::input::{ORIGIN, name_of};
+use crate::made_by::{self, BESIDE_BOXES, CLASSES};
 use ndarray::Array3;
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
@@ -23,6 +26,10 @@ const RUN: &str = ".labels.run";
 /// Attributes of mask files: the numbers of the rules, and the call.
 pub const THRESHOLDS: &str = "thresholds";
 const HISTORY: &str = "history";
+
+/// What is said beside boxes of their grid and calendar, which masks have.
+const GRID: &str = "grid";
+const CALENDAR: &str = "calendar";
 
 /// Before the method's name in a file's history.
 const CALL: &str = "label --method ";
@@ -110,6 +117,9 @@ impl<'a> Masks<'a> {
         index: usize,
         labelled: Option<&LabelledSnapshot>,
     ) -> Result<(), ClimateError> {
+        if !self.method.draws_masks() {
+            return Ok(());
+        }
         if self.begins_at(index) {
             self.close()?;
         }
@@ -152,9 +162,10 @@ impl<'a> Masks<'a> {
         self.out.join(format!("labels.{}.nc", first.stamp()))
     }
 
-    /// Those of the first `times` times with which a file begins, by index.
+    /// Those of the first `times` times with which a file begins, by index; none if no masks are drawn.
     fn firsts(&self, times: usize) -> impl Iterator<Item = usize> {
-        (0..times).filter(|index| self.begins_at(*index))
+        let draws = self.method.draws_masks();
+        (0..times).filter(move |index| draws && self.begins_at(*index))
     }
 
     /// Whether the run of this fingerprint was the last to write into the folder.
@@ -183,6 +194,9 @@ impl<'a> Masks<'a> {
         if self.are_receiving(fingerprint) {
             return Ok(());
         }
+        if let Some(said) = made_by::beside_boxes(&self.out) {
+            self.refuse_changes(BESIDE_BOXES, &self.changes_of_boxes(&said))?;
+        }
         let firsts = self.firsts(self.archive.times().len());
         let own: BTreeMap<PathBuf, usize> = firsts
             .map(|index| (self.path(self.archive.times()[index]), index))
@@ -192,17 +206,7 @@ impl<'a> Masks<'a> {
             // A file that cannot be read is no reason to refuse; it is made again if it has a name of this run.
             let about = About::read(&path).ok();
             let changed = about.map_or(Vec::new(), |about| self.changes(&about, index));
-            if !changed.is_empty() {
-                return Err(JobError::Resume {
-                    folder: self.out.clone(),
-                    reason: format!(
-                        "its labels are of other fields or settings (`{}`: {}); use another folder",
-                        name_of(&path),
-                        listed(&changed)
-                    ),
-                }
-                .into());
-            }
+            self.refuse_changes(&name_of(&path), &changed)?;
             if index.is_none() {
                 return Err(Advice::usage(
                     format!(
@@ -216,6 +220,57 @@ impl<'a> Masks<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Refuses a folder in which a file would differ in this.
+    fn refuse_changes(&self, file: &str, changed: &[String]) -> Result<(), JobError> {
+        if changed.is_empty() {
+            return Ok(());
+        }
+        Err(JobError::Resume {
+            folder: self.out.clone(),
+            reason: format!(
+                "its labels are of other fields or settings (`{file}`: {}); use another folder",
+                listed(changed)
+            ),
+        })
+    }
+
+    /// What would differ in boxes that are there without masks, one clause each.
+    fn changes_of_boxes(&self, said: &BTreeMap<String, String>) -> Vec<String> {
+        let text = |name: &str| said.get(name).map_or("unknown", String::as_str);
+        let method = method_among(said).unwrap_or("unknown");
+        if method != self.method.name() {
+            return vec![format!("method was {method}, is {}", self.method.name())];
+        }
+        let own = self.beside_boxes();
+        let compared = [GRID, CALENDAR, ORIGIN, WARM_CORE].into_iter();
+        let told = compared.filter_map(|name| Some((name, own.get(name)?)));
+        let apart = told.filter(|(name, is)| text(name) != is.as_str());
+        let mut changes: Vec<String> = apart
+            .map(|(name, is)| format!("{name} was {}, is {is}", text(name)))
+            .collect();
+        changes.extend(changed_numbers(text(THRESHOLDS), &self.thresholds));
+        changes
+    }
+
+    /// What is said beside boxes that no masks accompany.
+    fn beside_boxes(&self) -> BTreeMap<String, String> {
+        let (grid, calendar) = (self.archive.grid(), self.archive.calendar());
+        let classes: Vec<&str> = (self.method.classes().iter())
+            .map(|class| class.name())
+            .collect();
+        let own = [
+            ("title", self.options.title.clone()),
+            ("source", self.options.source.clone()),
+            (CLASSES, classes.join(" ")),
+            (GRID, grid.describe()),
+            (CALENDAR, calendar.cf_name().to_string()),
+            (ORIGIN, name_of(self.archive.source_of(0).0)),
+        ];
+        let own = own.map(|(name, value)| (name.to_string(), value));
+        let attributes = self.options.attributes.iter().cloned();
+        attributes.chain(own).collect()
     }
 
     /// What would differ in a file that is there, one clause each; `index` is the time with which this run's begins.
@@ -287,13 +342,22 @@ impl<'a> Masks<'a> {
     }
 
     pub fn finish(mut self) -> anyhow::Result<()> {
-        Ok(self.close()?)
+        self.close()?;
+        if !self.method.draws_masks() {
+            let said = serde_json::to_vec_pretty(&self.beside_boxes())?;
+            atomic::write(self.out.join(BESIDE_BOXES), &said)?;
+        }
+        Ok(())
     }
 }
 
 /// The method that a file of masks says that it was made by.
 pub fn method_of(about: &About) -> Option<&str> {
-    let (_, method) = about.attributes.get(HISTORY)?.split_once(CALL)?;
+    method_among(&about.attributes)
+}
+
+fn method_among(attributes: &BTreeMap<String, String>) -> Option<&str> {
+    let (_, method) = attributes.get(HISTORY)?.split_once(CALL)?;
     Some(method)
 }
 

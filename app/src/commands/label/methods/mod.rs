@@ -31,12 +31,16 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use summary::{MethodsSummary, is_compared};
 
+/// What lows say of warm cores where no fields tell them.
+const NO_WARM_CORE: &str = "not told, for want of fields at all times (heights at 300 or 250 and 500 hPa, or T200, T500, Z200 \
+                            and Z1000): tropical cyclones poleward of the tropics may be among the lows";
+
 /// Runs the methods and says what they found.
 pub fn run(command: &Label) -> anyhow::Result<()> {
     if !command.formats.is_empty() {
         return Err(Advice::usage(
-            "boxes come with `--method deepcam` alone",
-            "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson, or --method and --against",
+            "--boxes-hdf5, --boxes-coco and --boxes-geojson come with `--method deepcam` alone",
+            "leave them out, or --method and --against",
         ));
     }
     let archive = command.open_fields()?;
@@ -126,18 +130,30 @@ fn open_masks<'a>(
         if method == Method::Percentile {
             masks = climate::said_of(masks, rules.climate.as_ref());
         }
-        if let (Method::Tempest, Some(core)) = (method, rules.warm_core) {
-            tracing::info!("{method}: warm cores are told by {}", core.describe());
-            masks = masks.saying(WARM_CORE, core.describe());
+        match (method, rules.warm_core) {
+            (Method::Tempest, Some(core)) => {
+                tracing::info!("{method}: warm cores are told by {}", core.describe());
+                masks = masks.saying(WARM_CORE, core.describe());
+            }
+            (Method::Lows, Some(core)) => {
+                let left_out = format!("left out, told by {}", core.describe());
+                tracing::info!("{method}: warm cores are {left_out}");
+                masks = masks.saying(WARM_CORE, &left_out);
+            }
+            (Method::Lows, None) => {
+                tracing::warn!("{method}: warm cores are {NO_WARM_CORE}");
+                masks = masks.saying(WARM_CORE, NO_WARM_CORE);
+            }
+            _ => {}
         }
         Ok(match transport {
-            Some(source) if method != Method::Deepcam => {
+            Some(source) if method.moves_moisture() => {
                 masks.saying("moisture_transport", source.describe())
             }
             _ => masks,
         })
     };
-    // A folder and a detector for each method, both in the order of the methods.
+    // A folder and a detector for each method, both in the order of the methods; lows say it beside their boxes.
     folders.iter().zip(&rules.detectors).map(open).collect()
 }
 

@@ -5,7 +5,7 @@ use crate::plan::counted;
 use serde::Serialize;
 use squall_climate::detect::{Agreement, AgreementRow, Method};
 use squall_climate::label::SeriesSummary;
-use squall_data::Class;
+use squall_data::{BoxClass, Class};
 use std::path::PathBuf;
 
 /// What each method found, and their agreement.
@@ -29,6 +29,9 @@ struct MethodSummary {
     rivers: usize,
     tracks: usize,
     untracked: bool,
+    /// Over all times, of a method that looks for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    extratropical_cyclones: Option<usize>,
 }
 
 /// Whether there is more than one set of masks, so that agreement.csv says something.
@@ -75,10 +78,33 @@ impl MethodSummary {
             rivers: found.rivers,
             tracks: found.tracks,
             untracked: found.untracked,
+            extratropical_cyclones: (method.classes().contains(&Class::ExtratropicalCyclone))
+                .then(|| found.boxes[usize::from(BoxClass::ExtratropicalCyclone.code())]),
         }
     }
 
     fn say(&self) {
+        self.say_found();
+        if self.untracked {
+            tracing::warn!(
+                "{}: the series is shorter than a cyclone must last: candidates stand untracked",
+                self.method
+            );
+        }
+    }
+
+    fn say_found(&self) {
+        if let Some(found) = self.extratropical_cyclones {
+            tracing::info!(
+                "{}: {}: {} on {}; boxes.csv and objects.csv in {}",
+                self.method,
+                counted(self.times, "time"),
+                counted(found, "extratropical cyclone"),
+                counted(self.tracks, "track"),
+                self.out.display()
+            );
+            return;
+        }
         let cyclones = if self.method.classes().contains(&Class::TropicalCyclone) {
             let [cyclones, tracks] = [(self.cyclones, "cyclone"), (self.tracks, "track")]
                 .map(|(count, word)| counted(count, word));
@@ -97,12 +123,6 @@ impl MethodSummary {
             tracing::info!(
                 "{}: cells of one of these rivers touch at edges; `squall events`, and agreement.csv where there is one, also join \
                  them at corners, and may count fewer",
-                self.method
-            );
-        }
-        if self.untracked {
-            tracing::warn!(
-                "{}: the series is shorter than a cyclone must last: candidates stand untracked",
                 self.method
             );
         }

@@ -1,5 +1,5 @@
-//! Writing so that a file is either whole under its name or not there: temporary name, sync, rename. And lists that grow
-//! line by line.
+//! Atomic file writes: temporary name, sync, rename. A file is either complete under its name or absent. Also files
+//! that grow by appending.
 
 use crate::error::{DataError, Result};
 use std::collections::hash_map::RandomState;
@@ -9,10 +9,10 @@ use std::io::{BufWriter, Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A file under a temporary name that takes its real name in [`Pending::commit`]; dropped without it, it is removed.
+/// A file under a temporary name. [`Pending::commit`] renames it to its final name; dropping it removes it.
 ///
-/// The temporary name is `.<name>.<number>.tmp` in the same folder, so that the rename cannot cross devices; the number
-/// is the process's own.
+/// The temporary name is `.<name>.<number>.tmp` in the same folder, so that the rename stays on one file system. The
+/// number identifies the process.
 #[derive(Debug)]
 pub struct Pending {
     temporary: PathBuf,
@@ -20,8 +20,9 @@ pub struct Pending {
     committed: bool,
 }
 
-// This and `refuse_other_than_file` are also in model/src/model_file.rs: model and data depend on no crate of ours.
-/// A number that no other process has, not even on other hosts or in containers, where process ids repeat.
+// `own_number` and `refuse_other_than_file` are duplicated in model/src/model_file.rs: model and data depend on no
+// crate of ours.
+/// A number unique to this process, even across hosts and containers, where process ids repeat.
 fn own_number() -> u32 {
     static OWN: LazyLock<u32> = LazyLock::new(|| RandomState::new().build_hasher().finish() as u32);
     *OWN
@@ -31,7 +32,7 @@ impl Pending {
     /// Reserves a temporary name for `target`, creating its folder if needed. The file itself is not created.
     ///
     /// # Errors
-    /// [`DataError::Io`] if the folder cannot be created, or if `target` is something else than a file.
+    /// [`DataError::Io`] if the folder cannot be created, or `target` exists and is not a regular file.
     pub fn new(target: impl Into<PathBuf>) -> Result<Self> {
         let target = target.into();
         refuse_other_than_file(&target)?;
@@ -49,12 +50,12 @@ impl Pending {
         })
     }
 
-    /// Where to write.
+    /// The temporary path to write to.
     pub fn path(&self) -> &Path {
         &self.temporary
     }
 
-    /// The file under its temporary name, still empty.
+    /// Creates the empty file under its temporary name.
     ///
     /// # Errors
     /// [`DataError::Io`] if it cannot be created.
@@ -62,7 +63,7 @@ impl Pending {
         File::create(&self.temporary).map_err(DataError::io("create", &self.temporary))
     }
 
-    /// Syncs what was written and gives it its real name.
+    /// Syncs the file and renames it to its final name.
     ///
     /// # Errors
     /// [`DataError::Io`] if the file cannot be synced or renamed.
@@ -78,15 +79,15 @@ impl Pending {
     }
 }
 
-/// Makes sure that a file's name survives a power cut: it lasts only once the folder is on disk. Nothing depends on it
-/// where that is not possible.
+/// Syncs a file's folder, so that its name survives a power failure. Errors are ignored: some file systems do not
+/// support this.
 fn sync_name(path: &Path) {
     if let Some(folder) = path.parent().filter(|p| !p.as_os_str().is_empty()) {
         let _ = File::open(folder).and_then(|folder| folder.sync_all());
     }
 }
 
-/// An error where a device, a pipe or a folder lies: the rename would put a file in its place, for everybody.
+/// Rejects a device, pipe or folder as target: the rename would replace it for everybody.
 fn refuse_other_than_file(target: &Path) -> Result<()> {
     let reason = match fs::metadata(target) {
         Ok(found) if found.is_dir() => Error::from(ErrorKind::IsADirectory),
@@ -94,7 +95,7 @@ fn refuse_other_than_file(target: &Path) -> Result<()> {
             ErrorKind::InvalidInput,
             "a device, pipe or socket, where a file would take its place",
         ),
-        // What cannot be looked at fails again when the file is created.
+        // Other errors recur when the file is created.
         _ => return Ok(()),
     };
     Err(DataError::io("write", target)(reason))
@@ -108,7 +109,7 @@ impl Drop for Pending {
     }
 }
 
-/// A text file, written piece by piece, that takes its name in [`TextFile::finish`].
+/// A text file, written piece by piece; [`TextFile::finish`] renames it into place.
 #[derive(Debug)]
 pub struct TextFile {
     file: BufWriter<File>,
@@ -116,7 +117,7 @@ pub struct TextFile {
 }
 
 impl TextFile {
-    /// Begins a file.
+    /// Creates the file.
     ///
     /// # Errors
     /// [`DataError::Io`] if it cannot be created.
@@ -129,7 +130,7 @@ impl TextFile {
         })
     }
 
-    /// Appends a text.
+    /// Appends text.
     ///
     /// # Errors
     /// [`DataError::Io`] if writing fails.
@@ -138,7 +139,7 @@ impl TextFile {
         written.map_err(DataError::io("write", self.pending.path()))
     }
 
-    /// Ends the file and gives it its name.
+    /// Completes the file and renames it to its final name.
     ///
     /// # Errors
     /// [`DataError::Io`] if writing, syncing or renaming fails.
@@ -150,7 +151,7 @@ impl TextFile {
     }
 }
 
-/// Writes `bytes` to `path`, whole or not at all.
+/// Writes `bytes` to `path` atomically.
 ///
 /// # Errors
 /// [`DataError::Io`] with the step that failed.
@@ -160,8 +161,8 @@ pub fn write(path: impl Into<PathBuf>, bytes: &[u8]) -> Result<()> {
     pending.commit()
 }
 
-/// Appends `bytes` to a file, which is created if it is not there; they and its name are on disk then. Of a process that is
-/// killed meanwhile a part of them may be left.
+/// Appends `bytes` to a file, creating it if needed, and syncs both contents and name to disk. If the process is killed
+/// meanwhile, the file may end with a part of `bytes`.
 ///
 /// # Errors
 /// [`DataError::Io`] if it cannot be opened, written or synced.
@@ -177,10 +178,9 @@ pub fn append(path: impl AsRef<Path>, bytes: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Removes what killed writers left under temporary names in `folder`, for targets that are `ours`; returns how many
-/// files that were.
+/// Removes temporary files in `folder` that killed writers left for targets accepted by `ours`; returns their number.
 ///
-/// Nobody else may be writing those targets: whoever calls holds the folder's lock, or owns the names.
+/// No other process may be writing those targets: the caller must hold the folder's lock, or own the names.
 ///
 /// # Errors
 /// [`DataError::Io`] if the folder cannot be listed or a file in it cannot be removed.
@@ -190,7 +190,7 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
     for entry in fs::read_dir(folder).map_err(DataError::io("list", folder))? {
         let path = entry.map_err(DataError::io("list", folder))?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy();
-        // It may have taken its name, or somebody else removed it.
+        // Removal may find nothing: the file was renamed, or another process removed it.
         if target_of(&name).is_some_and(&ours) && remove(&path)? {
             removed += 1;
         }
@@ -198,10 +198,10 @@ pub fn sweep(folder: impl AsRef<Path>, ours: impl Fn(&str) -> bool) -> Result<us
     Ok(removed)
 }
 
-/// Removes a file; whether it was there.
+/// Removes a file; returns whether it existed.
 ///
 /// # Errors
-/// [`DataError::Io`] if it is there and cannot be removed.
+/// [`DataError::Io`] if it exists and cannot be removed.
 pub fn remove(path: impl AsRef<Path>) -> Result<bool> {
     let path = path.as_ref();
     match fs::remove_file(path) {
@@ -211,7 +211,7 @@ pub fn remove(path: impl AsRef<Path>) -> Result<bool> {
     }
 }
 
-/// The name of which `name` is the temporary one.
+/// The final name that belongs to the temporary name `name`.
 fn target_of(name: &str) -> Option<&str> {
     let (target, number) = name
         .strip_prefix('.')?

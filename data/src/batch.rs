@@ -1,4 +1,4 @@
-//! A batch of samples in host memory: what the loader gives to a training step.
+//! A batch of samples in host memory, from the loader to a training step.
 
 use crate::PixelBox;
 
@@ -7,25 +7,25 @@ use crate::PixelBox;
 pub struct HostBatch {
     /// Fields, `(batch, lat, lon, channel)`, contiguous; empty where `stored` holds them.
     pub x: Vec<f32>,
-    /// The fields as they are stored, where the loader leaves it to others to normalise them.
+    /// The fields in stored form, if the loader leaves normalisation to the consumer.
     pub stored: Option<StoredFields>,
     /// Shape of `x`: batch, lat, lon, channel.
     pub shape: [usize; 4],
     /// Class codes, `(batch, lat, lon)`.
     pub labels: Vec<u8>,
-    /// The boxes of every sample, turned as its fields are; `None` for a sample without labels. Empty for a store
+    /// The boxes of every sample, transformed like its fields; `None` for an unlabelled sample. Empty for a store
     /// without boxes.
     pub boxes: Vec<Option<Vec<PixelBox>>>,
-    /// Which samples of the store.
+    /// Ids of the samples.
     pub ids: Vec<usize>,
 }
 
-/// Fields as a store holds them.
+/// Fields in a store's encoding.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct StoredFields {
     /// `(batch, lat, lon, channel)` in the store's [`crate::store::Encoding`].
     pub bytes: Vec<u8>,
-    /// Which samples have their hemispheres exchanged: they are normalised so that meridional winds change their sign.
+    /// Whether each sample has swapped hemispheres: normalisation then negates meridional winds.
     pub mirrored: Vec<bool>,
 }
 
@@ -40,8 +40,8 @@ impl HostBatch {
         self.len() == 0
     }
 
-    /// Makes room for samples of a shape `(lat, lon, channel)`, keeping the memory it has. With `stored_bytes` fields
-    /// stay as they are stored, in so many bytes a value.
+    /// Resizes for samples of a shape `(lat, lon, channel)`, reusing memory. With `stored_bytes`, fields stay in stored
+    /// form with this many bytes per value.
     pub(crate) fn resize(
         &mut self,
         ids: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Panics as values: some libraries answer damaged input with a panic.
+//! Turns panics into values: some libraries panic on damaged input.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,9 +7,9 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` gives; `None` if it panicked.
+/// Runs `work` and returns its result, or `None` if it panicked.
 ///
-/// A panic hook runs before a panic is caught. One that ends the program asks [`is_caught`] first.
+/// A panic hook runs before the panic is caught. A hook that ends the program must check [`is_caught`] first.
 pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     let outer = CATCHING.replace(true);
     let found = catch_unwind(AssertUnwindSafe(work)).ok();
@@ -17,7 +17,7 @@ pub fn caught<T>(work: impl FnOnce() -> T) -> Option<T> {
     found
 }
 
-/// Whether a panic on this thread is one that [`caught`] turns into a value, of which nobody need be told.
+/// Whether a panic on this thread will be caught by [`caught`] and need not be reported.
 pub fn is_caught() -> bool {
     CATCHING.get()
 }

@@ -1,7 +1,7 @@
-//! Cells of tables as data frames save them again.
+//! Table cells as saved by data frame libraries.
 
-/// The text of a cell that says something; empty where it is blank, NaN, or NA as R writes what is missing. C writes the
-/// NaN of most processors as `-nan`.
+/// The text of a cell; empty if it is blank, NaN, or NA as R writes missing values. C formats the NaN of most
+/// processors as `-nan`.
 pub fn known(text: &str) -> &str {
     match text {
         "NA" => "",
@@ -10,7 +10,7 @@ pub fn known(text: &str) -> &str {
     }
 }
 
-/// The digits of a whole number: data frames hold those of a column with gaps as reals, 7 as 7.0.
+/// The digits of an integer: data frames store integer columns with gaps as reals, so 7 becomes 7.0.
 pub fn digits(text: &str) -> &str {
     match text.split_once('.') {
         Some((whole, decimals)) if !decimals.is_empty() && decimals.bytes().all(|c| c == b'0') => {

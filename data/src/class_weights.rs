@@ -1,4 +1,4 @@
-//! How much each class counts in the loss.
+//! Weights of classes in the loss.
 
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
@@ -17,13 +17,13 @@ pub enum ClassWeighting {
 }
 
 impl ClassWeighting {
-    /// The weights of classes with these pixel counts.
+    /// Computes class weights from pixel counts.
     ///
     /// A class without pixels gets the largest weight of the others: training never sees it, and in a validation loss
-    /// it counts like the rarest one known.
+    /// it counts like the rarest known class.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is no pixel at all.
+    /// [`DataError::Invalid`] if there are no pixels at all.
     ///
     /// # Example
     /// ```

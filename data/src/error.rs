@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, DataError>;
 
-/// Everything that a file, a user or a device can cause; each names the place, what was expected and what was found.
+/// Every error that a file, a user or a device can cause; each names the place, what was expected and what was found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
     /// The operating system refused to read, write or rename something.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
-        /// What was tried: "read", "write", "rename", ...
+        /// What was attempted: "read", "write", "rename", ...
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
@@ -37,12 +37,12 @@ pub enum DataError {
         /// What was looked for.
         reason: InputFault,
     },
-    /// A sample store is needed, and the path is none.
+    /// The path is not a sample store.
     #[error("`{}` is no sample store: {}", folder.display(), lack_of_store(*unfinished))]
     NoStore {
         /// The path as given.
         folder: PathBuf,
-        /// Whether there are parts of one.
+        /// Whether it has parts of an unfinished store.
         unfinished: bool,
     },
     /// A variable is needed but not in the file.
@@ -62,7 +62,7 @@ pub enum DataError {
         path: PathBuf,
         /// The variable's name in the file.
         variable: String,
-        /// What would be right.
+        /// What was expected.
         expected: String,
         /// What the file has.
         found: String,
@@ -70,7 +70,7 @@ pub enum DataError {
     /// Grid coordinates that are not a global or regional latitude-longitude grid.
     #[error("bad grid: {0}")]
     Grid(String),
-    /// A date or time axis that has no meaning in its calendar.
+    /// A date or time axis that is invalid in its calendar.
     #[error("bad time: {0}")]
     Time(String),
     /// Two things that must agree do not.
@@ -80,7 +80,7 @@ pub enum DataError {
         what: &'static str,
         /// The file that differs.
         path: PathBuf,
-        /// The value everywhere else.
+        /// The value in the other files.
         expected: String,
         /// The value in this file.
         found: String,
@@ -93,7 +93,7 @@ pub enum DataError {
         /// Which check failed.
         reason: String,
     },
-    /// A box in a file, or the way in which the file says it, is not what it must be.
+    /// A box in a file, or its representation there, is invalid.
     #[error("cannot use the boxes of `{}`, {place}: {fault}: expected {expected}, found {found}", path.display())]
     BadBox {
         /// The file.
@@ -102,28 +102,28 @@ pub enum DataError {
         place: String,
         /// What is wrong.
         fault: BoxFault,
-        /// What would be right.
+        /// What was expected.
         expected: String,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// So many training samples for each of the nodes leave some sample nowhere, or are more than there are.
+    /// This number of training samples per node exceeds the total, or leaves some samples on no node.
     #[error(
         "{per_node} training samples on each of {nodes} nodes, of {samples} in all: expected {} to {samples}, so that each is somewhere",
         samples.div_ceil((*nodes).max(1))
     )]
     NodeShare {
-        /// Samples that each node would hold.
+        /// Training samples per node.
         per_node: usize,
-        /// Nodes of the job.
+        /// Number of nodes of the job.
         nodes: usize,
-        /// Training samples of the store.
+        /// Number of training samples in the store.
         samples: usize,
     },
-    /// What another process of the job met, in its words; that one has the error itself.
+    /// The message of an error in another process of the job, which has the error itself.
     #[error("{0}")]
     Elsewhere(String),
-    /// Whoever asked for the work wants no more of it.
+    /// The caller interrupted the work.
     #[error("interrupted")]
     Interrupted,
     /// A request that no input could satisfy.
@@ -131,7 +131,7 @@ pub enum DataError {
     Invalid(String),
 }
 
-/// Why a file cannot be read: what its user can do follows from it.
+/// Why a file cannot be read; determines the advice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FileFault {
     /// It is GRIB.
@@ -140,18 +140,18 @@ pub enum FileFault {
     Zip,
     /// It is compressed as a whole, by gzip.
     Gzip,
-    /// It is a web page, as downloads are that need a login.
+    /// It is a web page, as downloads that require a login are.
     WebPage,
-    /// All its variables are in groups: the names of some.
+    /// All its variables are in groups; holds the names of some.
     Groups(String),
-    /// The netCDF library lacks the plugin that decompresses it, in its words.
+    /// The netCDF library lacks the plugin that decompresses it; holds the library's message.
     Filter(String),
     /// Anything else.
     Other(String),
 }
 
 impl FileFault {
-    /// What the netCDF library says, in `words` that name the error.
+    /// The fault behind an error of the netCDF library; `words` describe the error.
     pub(crate) fn of_library(error: &netcdf::Error, words: String) -> Self {
         /// The library's NC_EFILTER and NC_ENOFILTER.
         const OF_FILTERS: [i32; 2] = [-132, -136];
@@ -176,14 +176,14 @@ impl FileFault {
     }
 }
 
-/// Why nothing usable is where input was expected: what its user can do follows from it.
+/// Why nothing usable was found where input was expected; determines the advice to the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum InputFault {
     /// The folder is a Zarr store.
     Zarr,
     /// The folder holds no netCDF files.
     NoNetcdf {
-        /// Whether it has folders, which may hold some.
+        /// Whether it has subfolders, which may hold some.
         has_folders: bool,
     },
     /// Anything else.
@@ -204,7 +204,7 @@ impl InputFault {
     }
 }
 
-/// What keeps a folder from being a sample store.
+/// Why a folder is not a sample store.
 fn lack_of_store(unfinished: bool) -> &'static str {
     if unfinished {
         "it has shards but no store.json, so staging has not finished; run it again to continue"
@@ -214,8 +214,8 @@ fn lack_of_store(unfinished: bool) -> &'static str {
 }
 
 impl DataError {
-    /// Whether it is about the content of a file, which may be damaged or physically impossible; not about an operating
-    /// system that refuses, a disk that is full, or a request that makes no sense.
+    /// Whether it concerns the content of a file, which may be damaged or physically impossible; not a refusal of the
+    /// operating system, a full disk, or an invalid request.
     pub fn is_of_content(&self) -> bool {
         matches!(
             self,
@@ -228,14 +228,14 @@ impl DataError {
         )
     }
 
-    /// Whether it is of a file's content. Where the system gives the file no more, it is rather the disk that has gone, and
-    /// with it all files that follow.
+    /// Whether it concerns a file's content. If the system can no longer read the file, the disk has probably failed,
+    /// and with it all files that follow.
     pub fn is_damage(&self) -> bool {
         let is_there = |path: &Path| std::fs::File::open(path).is_ok();
         self.is_of_content() && self.path().is_none_or(is_there)
     }
 
-    /// The file that it is about, if it is about one.
+    /// The file that it concerns, if any.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Self::Io { path, .. }
@@ -256,12 +256,12 @@ impl DataError {
         }
     }
 
-    /// [`Self::Unreadable`] of a file, and why in words that nothing else follows from.
+    /// [`Self::Unreadable`] for a file, with a reason that needs no specific advice.
     pub fn unreadable(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
         Self::fault(path, FileFault::Other(reason.to_string()))
     }
 
-    /// [`Self::Unreadable`] of a file, and why.
+    /// [`Self::Unreadable`] for a file, with a fault.
     pub fn fault(path: impl Into<PathBuf>, reason: FileFault) -> Self {
         Self::Unreadable {
             path: path.into(),
@@ -269,7 +269,7 @@ impl DataError {
         }
     }
 
-    /// [`Self::NoInput`] of a path, glob or list, and what was looked for in words that nothing else follows from.
+    /// [`Self::NoInput`] for a path, glob or list, with a reason that needs no specific advice.
     pub fn no_input(input: impl ToString, reason: impl ToString) -> Self {
         Self::NoInput {
             input: input.to_string(),
@@ -277,7 +277,7 @@ impl DataError {
         }
     }
 
-    /// [`Self::BadVariable`] of a variable of a file: what was expected, then what was found.
+    /// [`Self::BadVariable`] for a variable of a file, with what was expected and found.
     pub fn bad_variable(
         path: impl Into<PathBuf>,
         variable: impl ToString,
@@ -292,7 +292,7 @@ impl DataError {
         }
     }
 
-    /// [`Self::Mismatch`] of a file with the others: what was expected, then what was found.
+    /// [`Self::Mismatch`] of a file with the others, with what was expected and found.
     pub fn mismatch(
         what: &'static str,
         path: impl Into<PathBuf>,
@@ -307,7 +307,7 @@ impl DataError {
         }
     }
 
-    /// [`Self::Damaged`] of a file, and which check failed.
+    /// [`Self::Damaged`] for a file, with the check that failed.
     pub fn damaged(path: impl Into<PathBuf>, reason: impl ToString) -> Self {
         Self::Damaged {
             path: path.into(),
@@ -315,7 +315,7 @@ impl DataError {
         }
     }
 
-    /// Wraps an I/O error with what was tried and where.
+    /// Wraps an I/O error with the action and the path.
     pub fn io(
         action: &'static str,
         path: impl Into<PathBuf>,

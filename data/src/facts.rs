@@ -1,4 +1,4 @@
-//! Length and modification time of a file, by which one that has changed is noticed.
+//! Length and modification time of a file, to detect changes.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::time::SystemTime;
 /// Length and modification time of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileFacts {
-    /// Bytes, if it is there.
+    /// Length in bytes, if the file exists.
     pub length: Option<u64>,
-    /// Nanoseconds from 1970 to its last change, if the file system knows.
+    /// Nanoseconds since 1970 of its last modification, if the file system reports it.
     pub modified: Option<i64>,
 }
 
 impl FileFacts {
-    /// The length of a file and the time of its last change, as they are now.
+    /// The current length and modification time of a file.
     pub fn of(path: &Path) -> Self {
         let meta = std::fs::metadata(path).ok();
         let since_1970 = |time: SystemTime| match time.duration_since(SystemTime::UNIX_EPOCH) {

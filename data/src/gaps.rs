@@ -1,31 +1,30 @@
-//! Where times are missing from a time axis.
+//! Finds gaps in time axes.
 
 use crate::Time;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A step longer than so many usual ones leaves out a time.
+/// A gap is a step longer than this many usual ones.
 const LONGER: f64 = 1.5;
-/// A longer step that comes so often in a row is no gap: hourly output may become daily.
+/// This many equal longer steps in a row are not gaps: hourly output may become daily.
 const IN_A_ROW: usize = 3;
 
-/// The gaps of a time axis; as text a clause for a warning.
+/// The gaps of a time axis; formats as a clause for a warning.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Gaps {
     /// Number of gaps.
     pub count: usize,
-    /// The times before and after the first.
+    /// The times before and after the first gap.
     pub first: (Time, Time),
-    /// The times before and after the longest; of several the first.
+    /// The times before and after the longest gap; the first one in a tie.
     pub longest: (Time, Time),
-    /// The most common step, hours.
+    /// The most common step in hours.
     pub usual_hours: f64,
 }
 
 impl Gaps {
-    /// The gaps of ascending times, if there are any: steps of more than one and a half of the most common one. An axis
-    /// whose steps are mostly different ones has none, because nobody can tell; calendars have no part in it, since
-    /// steps are counted in the axis' own.
+    /// Finds the gaps of ascending times: steps longer than one and a half of the most common one. `None` if there are
+    /// none, or if most steps differ, so that gaps are undefined. Steps are measured in the axis' own calendar.
     ///
     /// # Example
     /// ```
@@ -65,8 +64,7 @@ impl Gaps {
     }
 }
 
-/// The most common step of ascending times, seconds; of steps that are equally common the shortest. `None` for a single
-/// time.
+/// The most common step of ascending times in seconds; in a tie the shortest. `None` for a single time.
 pub fn usual_step_seconds(times: &[Time]) -> Option<i64> {
     usual_step(&steps_of(times)).map(|(usual, _)| usual)
 }
@@ -76,8 +74,8 @@ pub fn usual_step_hours(times: &[Time]) -> Option<f64> {
     usual_step_seconds(times).map(|usual| usual as f64 / 3600.0)
 }
 
-/// The median step of times in order, seconds: of an even number of steps the longer of the two in the middle. Equal
-/// times have no step between them; `None` where there is no step.
+/// The median step of ordered times in seconds; for an even number of steps the longer of the two in the middle. Equal
+/// times are ignored; `None` if there are no steps.
 pub fn median_step_seconds(times: &[Time]) -> Option<i64> {
     let mut steps = steps_of(times);
     steps.retain(|&step| step > 0);
@@ -93,13 +91,13 @@ fn steps_of(times: &[Time]) -> Vec<i64> {
         .collect()
 }
 
-/// The most common of these steps, and how often it comes.
+/// The most common of these steps, and its frequency.
 fn usual_step(steps: &[i64]) -> Option<(i64, usize)> {
     let mut counts = BTreeMap::<i64, usize>::new();
     steps.iter().for_each(|step| {
         *counts.entry(*step).or_default() += 1;
     });
-    // If steps come equally often, the shorter one is the usual: [0, 6, 500] has a gap.
+    // In a tie the shorter step is the usual one: [0, 6, 500] has a gap.
     let (&usual, &often) = counts.iter().rev().max_by_key(|(_, count)| **count)?;
     Some((usual, often))
 }

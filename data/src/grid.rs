@@ -1,4 +1,4 @@
-//! Latitude-longitude grids: the only place where degrees are computed from an index.
+//! Latitude-longitude grids: the only place where degrees are computed from indices.
 //!
 //! Letters: j row (latitude, south to north), i column (longitude, eastward from 0).
 
@@ -13,9 +13,9 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// Mean radius of the Earth, km (IUGG mean radius R1).
 pub const EARTH_RADIUS_KM: f64 = 6371.0088;
-/// Kilometres of one degree of a great circle.
+/// Kilometres per degree of a great circle.
 pub const KM_PER_DEGREE: f64 = EARTH_RADIUS_KM * std::f64::consts::PI / 180.0;
-/// So far beyond 90 degrees lies a pole whose latitude is the sum of two thousand steps in f32.
+/// Tolerance beyond 90 degrees: the error of a pole computed as the sum of two thousand f32 steps.
 const BEYOND_POLE_DEG: f64 = 3e-3;
 
 /// A grid of latitudes (ascending) times longitudes (ascending in [0, 360), or eastward across the seam if regional).
@@ -49,7 +49,7 @@ impl LatLonGrid {
         Ok(Self::from_axes(lat, lon)?.0)
     }
 
-    /// The grid of two coordinate axes in any order, and how to bring fields of that order to the grid's.
+    /// Creates a grid from two coordinate axes in any order, with the mapping from fields in that order to the grid's.
     ///
     /// # Errors
     /// [`DataError::Grid`] if an axis is not finite, not strictly monotonic (after unwrapping longitude), out of
@@ -109,7 +109,7 @@ impl LatLonGrid {
         &self.lat_bounds_deg
     }
 
-    /// Whether the last column's eastern neighbour is the first.
+    /// Whether the grid spans all longitudes, so that the first column follows the last.
     pub fn is_periodic(&self) -> bool {
         self.periodic
     }
@@ -119,7 +119,8 @@ impl LatLonGrid {
         (self.lat_deg[self.lat_deg.len() - 1] - self.lat_deg[0]) / (self.lat_deg.len() - 1) as f64
     }
 
-    /// Mean distance between columns, degrees: that of two columns alone has their rounding where a file holds f32.
+    /// Mean distance between columns in degrees: in files of f32 the difference of two neighbouring columns has
+    /// rounding errors.
     pub fn lon_spacing_deg(&self) -> f64 {
         let columns = self.lon_deg.len();
         if self.periodic {
@@ -185,8 +186,8 @@ impl LatLonGrid {
         (j, i)
     }
 
-    /// The mean place of cells `(row, column)` on the sphere, (°N, °E in [0, 360)), each by its area; of cells that
-    /// balance each other around the whole globe the place of the first, of none nothing.
+    /// The area-weighted mean position of cells `(row, column)` on the sphere, (°N, °E in [0, 360)). If cells balance
+    /// each other around the whole globe, the position of the first; without cells, `None`.
     ///
     /// `row_areas_km2` is [`LatLonGrid::row_areas_km2`].
     pub fn centroid(&self, cells: &[(usize, usize)], row_areas_km2: &[f64]) -> Option<(f64, f64)> {
@@ -211,8 +212,8 @@ impl LatLonGrid {
         Some(((z / length).clamp(-1.0, 1.0).asin().to_degrees(), lon))
     }
 
-    /// Whether both are the same places to a thousandth of the distance between them: a file may hold its axes as f32,
-    /// another its own as f64.
+    /// Whether both grids have the same positions, within a thousandth of the grid spacing: one file may store f32
+    /// axes, another f64.
     pub fn same_as(&self, other: &Self) -> bool {
         let near = |step: f64| move |(a, b): (&f64, &f64)| (a - b).abs() < 1e-3 * step;
         self.shape() == other.shape()
@@ -221,18 +222,18 @@ impl LatLonGrid {
             && (self.lon_deg.iter().zip(&other.lon_deg)).all(near(self.lon_spacing_deg()))
     }
 
-    /// A short hash of the coordinates, which tells grids apart; whether they are the same [`Self::same_as`] says: two
-    /// that differ by rounding may have two hashes.
+    /// A short hash of the coordinates for distinguishing grids. Use [`Self::same_as`] to compare them: grids that
+    /// differ only by rounding may have different hashes.
     pub fn hash(&self) -> u64 {
         let values = self.lat_deg.iter().chain(&self.lon_deg);
-        // Rounded: axes stored as f32 and as f64 agree but where a digit is about to turn.
+        // Rounded, so that f32 and f64 axes agree except at rounding boundaries.
         let bytes: Vec<u8> = values
             .flat_map(|v| ((v * 1e4).round() as i64).to_le_bytes())
             .collect();
         xxh3_64(&bytes)
     }
 
-    /// One line for people: `192 x 288 (0.94 x 1.25 degrees), global`.
+    /// A description such as `192 x 288 (0.94 x 1.25 degrees), global`.
     pub fn describe(&self) -> String {
         let (rows, columns) = self.shape();
         let extent = if self.periodic
@@ -252,8 +253,7 @@ impl LatLonGrid {
         )
     }
 
-    /// [`Self::describe`] of this grid and of another; where both are the same words, with the first coordinate by which
-    /// they differ.
+    /// [`Self::describe`] for this grid and another; if the texts are equal, adds the first coordinate that differs.
     pub fn describe_beside(&self, other: &Self) -> [String; 2] {
         let [own, others] = [self.describe(), other.describe()];
         if own != others {
@@ -286,7 +286,7 @@ pub fn distance_km(lat1_deg: f64, lon1_deg: f64, lat2_deg: f64, lon2_deg: f64) -
 /// `a - b` of two longitudes, in [-180, 180).
 pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
     let x = a - b + 180.0;
-    // The same bits as the remainder, which is slow, for longitudes less than a circle apart.
+    // Same bits as the remainder, which is slow, for longitudes less than a circle apart.
     let wrapped = match x {
         0.0..360.0 => x,
         360.0..720.0 => x - 360.0,
@@ -296,10 +296,10 @@ pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
     wrapped - 180.0
 }
 
-/// `x` in [0, circle), such as a longitude on a circle of 360 degrees, or a column on one of all columns.
+/// `x` modulo `circle`, such as a longitude on 360 degrees, or a column on the number of columns.
 pub(crate) fn wrapped(x: f64, circle: f64) -> f64 {
     let x = x.rem_euclid(circle);
-    // The remainder of a tiny negative number is `circle` itself.
+    // The remainder of a tiny negative number rounds to `circle` itself.
     if x < circle { x } else { 0.0 }
 }
 

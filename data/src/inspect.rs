@@ -1,4 +1,4 @@
-//! What a file or folder is, in words and as data.
+//! Describes a file or folder, as text and as data.
 
 use crate::Time;
 use crate::archive::coordinates::{TimeAxis, time_axis};
@@ -13,14 +13,14 @@ use serde::Serialize;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// A make of file: surface and levels often lie in files of their own.
+/// A kind of file in an archive: surface and level fields are often in separate files.
 #[derive(Debug, Serialize)]
 pub struct Make {
-    /// The first file of it.
+    /// The first file of this kind.
     pub file: PathBuf,
-    /// How many there are.
+    /// The number of such files.
     pub files: usize,
-    /// What is in that file.
+    /// The variables of that file.
     pub variables: Vec<VariableInfo>,
 }
 
@@ -33,26 +33,26 @@ pub struct VariableInfo {
     pub units: Option<String>,
     /// Dimension names and lengths.
     pub dimensions: Vec<(String, usize)>,
-    /// What it is used for: channels as such or to be computed, vapour transport.
+    /// Its uses: channels read directly or computed, vapour transport.
     pub channels: Vec<String>,
-    /// What is done to reach the channel's unit, or why that is impossible.
+    /// The conversion to the channel's unit, or why there is none.
     pub conversion: Option<String>,
 }
 
-/// What a file or folder is.
+/// The description of a file or folder.
 #[derive(Debug, Serialize)]
 pub struct Inspection {
-    /// What was asked about.
+    /// The input as given.
     pub input: String,
-    /// Files found.
+    /// Number of files found.
     pub files: usize,
-    /// Bytes of all files together.
+    /// Total size of all files in bytes.
     pub bytes: u64,
     /// The dialect: which model's or tool's conventions the files follow.
     pub dialect: &'static str,
-    /// What is in them, for each make of file; where they do not form an archive, only of the first that can be opened.
+    /// The kinds of files; if they do not form an archive, only the first that can be opened.
     pub makes: Vec<Make>,
-    /// Channels that can be read at every time.
+    /// Channels available at every time.
     pub channels: Vec<String>,
     /// The grid, if it is a latitude-longitude grid.
     pub grid: Option<String>,
@@ -62,18 +62,18 @@ pub struct Inspection {
     pub calendar: Option<String>,
     /// First time, last time, number of times.
     pub times: Option<(String, String, usize)>,
-    /// Hours between times, if even.
+    /// Hours between times, if uniform.
     pub step_hours: Option<f64>,
-    /// Number of tracks and of their points, for a file of tracks; filled in by whoever can read these.
+    /// Numbers of tracks and of their points, for a file of tracks; filled in by the caller that can read these.
     pub tracks: Option<(usize, usize)>,
-    /// What was guessed, skipped or is in the way.
+    /// What was guessed, skipped or is wrong.
     pub problems: Vec<String>,
-    /// Whether any of it can be read as fields, masks or boxes; tables beside it are not looked at here.
+    /// Whether any of it is readable as fields, masks or boxes; tables are not considered here.
     pub usable: bool,
 }
 
 impl Inspection {
-    /// The inspection of an input of which only the dialect is known so far.
+    /// A new inspection with only the dialect known.
     pub fn new(input: &str, dialect: &'static str) -> Self {
         Self {
             input: input.to_string(),
@@ -94,14 +94,14 @@ impl Inspection {
     }
 }
 
-/// Looks at a file, folder, glob or list of files.
+/// Inspects a file, folder, glob or list of files.
 ///
 /// # Errors
-/// [`crate::DataError`] if there is nothing there, or no file is netCDF: of the first.
+/// [`crate::DataError`] of the first file, if nothing exists or no file is netCDF.
 pub fn inspect(input: &str) -> Result<Inspection> {
     let files = files_of(input)?;
     let look = |path: &PathBuf| look(path).map(|variables| (path.clone(), variables));
-    // The first that can be opened; those before it are among the problems.
+    // The first that can be opened; earlier ones are listed among the problems.
     let (shown, first) = on_library_thread(|| match look(&files[0]) {
         Err(error) => (files[1..].iter())
             .find_map(|path| look(path).ok())
@@ -123,7 +123,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
     match Archive::open_with(input, BadFiles::Skip) {
         Err(error) => {
             inspection.problems.push(error.to_string());
-            // WRF and rotated grids are refused, but their dates are still worth knowing.
+            // WRF and rotated grids are rejected, but their dates are still informative.
             let axis =
                 on_library_thread(|| nc::open(&shown).and_then(|file| time_axis(&shown, &file)));
             if let Ok(TimeAxis {
@@ -159,20 +159,20 @@ pub fn inspect(input: &str) -> Result<Inspection> {
     Ok(inspection)
 }
 
-/// Whether there is a field that any command reads: a channel, vapour transport, or a field on pressure levels.
+/// Whether the archive has fields that any command reads: a channel, vapour transport, or a field on pressure levels.
 fn has_fields(archive: &Archive) -> bool {
     let has_levels = || !archive.times().is_empty() && !archive.level_fields(0).is_empty();
     !archive.available().is_empty() || archive.has_transport(0) || has_levels()
 }
 
 impl Inspection {
-    /// Whether there are boxes as ExtremeWeather has them.
+    /// Whether there are boxes in ExtremeWeather's format.
     fn has_boxes(&self) -> bool {
         let mut variables = self.makes.iter().flat_map(|make| &make.variables);
         variables.any(|variable| variable.name == "boxes" && variable.dimensions.len() == 3)
     }
 
-    /// What is in the files, by make.
+    /// Fills in the contents by kind of file.
     fn set_makes(&mut self, archive: &Archive) -> Result<()> {
         let mut makes = Vec::new();
         for (path, files) in archive.makes() {
@@ -209,8 +209,8 @@ impl Inspection {
     }
 }
 
-/// The variables of a file with the channels that they provide; none of a file that is not read as fields, whatever its
-/// variables are called.
+/// The variables of a file with the channels that they provide; no channels if the file is not readable as fields,
+/// whatever the variables' names.
 fn look(path: &Path) -> Result<Vec<VariableInfo>> {
     let layout = scan::scan(path).ok().map(|info| info.layout);
     let file = nc::open(path)?;
@@ -254,7 +254,7 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
         }
     };
     let mut all: Vec<VariableInfo> = file.variables().map(info).collect();
-    // Groups (DeepCAM HDF5) are listed, not read.
+    // Variables in groups (DeepCAM HDF5) are listed but not readable.
     for group in file.groups().into_iter().flatten() {
         let prefix = group.name();
         all.extend(group.variables().map(|variable| VariableInfo {
@@ -346,7 +346,7 @@ impl fmt::Display for Inspection {
 }
 
 impl Make {
-    /// Its first file, and how many more there are.
+    /// The first file, and the number of others.
     fn name(&self) -> String {
         let name = self.file.file_name().unwrap_or(self.file.as_os_str());
         let name = name.to_string_lossy();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// The class of a pixel of a mask or of an event in a table. For the first three the discriminant is the code in masks.
 ///
-/// The other two come from boxes and are never in a mask ([`Class::from_code`] does not know them).
+/// The other two occur only in boxes, never in masks ([`Class::from_code`] does not return them).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[repr(u8)]
@@ -33,7 +33,7 @@ impl Class {
     ];
     /// The classes of masks that are events.
     pub const EVENTS: [Self; 2] = [Self::TropicalCyclone, Self::AtmosphericRiver];
-    /// All classes that tables of events may hold: those of masks, then those that only boxes tell apart.
+    /// All classes in event tables: those of masks, then those that only boxes distinguish.
     pub const TRACKED: [Self; 4] = [
         Self::TropicalCyclone,
         Self::AtmosphericRiver,
@@ -41,7 +41,7 @@ impl Class {
         Self::TropicalDepression,
     ];
 
-    /// The code in a mask; of a class that masks do not have, a number that none holds.
+    /// The code in a mask; for a class without one, an unused number.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -51,7 +51,7 @@ impl Class {
         Self::ALL.get(usize::from(code)).copied()
     }
 
-    /// Whether it is a storm about a centre of low pressure.
+    /// Whether it is a storm around a centre of low pressure.
     pub fn is_cyclone(self) -> bool {
         match self {
             Self::Background | Self::AtmosphericRiver => false,
@@ -71,7 +71,7 @@ impl Class {
     }
 }
 
-/// The stored code of pixels without a label: it stands for no class, and such pixels are left out of loss and scores.
+/// Stored code of unlabelled pixels, which are excluded from loss and scores.
 pub const UNLABELLED: u8 = 255;
 
 /// The classes of every cell at one time.
@@ -84,7 +84,7 @@ pub struct ClassMask {
 }
 
 impl ClassMask {
-    /// A mask from class codes.
+    /// Creates a mask from class codes.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if a code is not one of [`Class::ALL`].

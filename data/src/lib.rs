@@ -1,15 +1,16 @@
-//! From simulation files, or a seed, to batches in host memory.
+//! Data: from simulation files, or a seed, to batches in host memory.
 //!
-//! After this crate latitude ascends, longitude lies in [0, 360), units are SI and missing values are NaN.
+//! Everything that this crate returns has ascending latitude, longitude in [0, 360), SI units and NaN for missing
+//! values.
 //!
 //! - Reading: [`archive`] (many files as one time axis), [`variable`] (names and units), [`snapshot`] (one time),
 //!   [`inspect`] (what a file or folder is).
 //! - Time and space: [`calendar`], [`gaps`], [`grid`].
 //! - Labels: [`label`] (class masks), [`mask_file`] (masks as CF netCDF), [`boxes`].
-//! - Training: [`store`] (flat samples), [`staging`] (copies on the disks of nodes), [`sampler`] (which samples a rank
-//!   sees), [`loader`] (batches read ahead), [`normalise`], [`class_weights`], [`random`].
+//! - Training: [`store`] (flat samples), [`staging`] (copies on node-local disks), [`sampler`] (which samples a rank
+//!   sees), [`loader`] (prefetched batches), [`normalise`], [`class_weights`], [`random`].
 //! - A synthetic run and its truth: [`synthetic`].
-//! - Files that are whole or not there: [`atomic`], [`netcdf_file`]; cells of tables: [`cell`].
+//! - Atomic file writes: [`atomic`], [`netcdf_file`]; table cells: [`cell`].
 //!
 //! # Example
 //! ```

@@ -1,4 +1,4 @@
-//! Batches read ahead by threads, delivered in the order of the plan.
+//! Loads batches ahead of time on threads and delivers them in the order of the plan.
 
 use crate::batch::HostBatch;
 use crate::error::{DataError, Result};
@@ -18,21 +18,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Augmentation: changes that keep labels correct, drawn anew for every sample and epoch.
+/// Augmentation: random transforms that preserve labels, drawn anew for every sample and epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augmentation {
-    /// Moves the globe eastward by any number of columns.
+    /// Rotates the globe eastward by a random number of columns.
     pub roll: bool,
-    /// Swaps the hemispheres of every other sample, on average, and with them the sign of meridional winds.
+    /// Swaps the hemispheres of half of the samples, on average, and negates their meridional winds.
     pub mirror: bool,
 }
 
 impl Augmentation {
-    /// How a sample is turned in an epoch: a pure function, so that it does not matter which rank or thread reads it.
+    /// The transform of a sample in an epoch: a pure function, so that it does not depend on the rank or thread that
+    /// reads it.
     pub fn view(self, seed: u64, epoch: u64, id: usize, columns: usize) -> View {
         let mut random = stream(seed, "augment", &[epoch, id as u64]);
-        // Both are always drawn, so that switching one off does not change the other.
+        // Both are always drawn, so that disabling one does not change the other.
         let (roll, mirror) = (
             random.random_range(0..columns.max(1)),
             random.random::<bool>(),
@@ -43,10 +44,10 @@ impl Augmentation {
         }
     }
 
-    /// Refuses a grid on which fields cannot be turned so.
+    /// Rejects a grid on which these transforms are impossible.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it does not go around the globe, or is not symmetric about the equator.
+    /// [`DataError::Invalid`] if it does not span the globe, or is not symmetric about the equator.
     pub fn check(self, grid: &LatLonGrid) -> Result<()> {
         if self.roll && !grid.is_periodic() {
             return Err(DataError::Invalid(format!(
@@ -69,30 +70,29 @@ impl Augmentation {
     }
 }
 
-/// What a [`Loader`] reads and how.
+/// Settings of a [`Loader`].
 #[derive(Debug, Clone)]
 pub struct LoaderConfig {
     /// Channels of the batches, in order.
     pub channels: Vec<Variable>,
     /// Normalisation of at least those channels; `None` leaves SI units.
     pub normalisation: Option<Normalisation>,
-    /// Random changes; none for validation.
+    /// Random transforms; none for validation.
     pub augmentation: Augmentation,
     /// Seed of the augmentation.
     pub seed: u64,
-    /// Samples of a batch in a row that are turned alike, as the frames of a clip are; at least 1.
+    /// Number of consecutive samples of a batch that share a transform, as the frames of a clip do; at least 1.
     pub frames: usize,
     /// Reading threads, at least 1.
     pub threads: usize,
-    /// Leaves fields as the store holds them ([`HostBatch::stored`]), for a GPU that normalises them by
-    /// [`Loader::factors`].
+    /// Leaves fields in stored form ([`HostBatch::stored`]), for a GPU that normalises them with [`Loader::factors`].
     pub stored: bool,
-    /// Batches read or being read ahead of the one in use, at least 1: with the memory of one more, this bounds memory.
+    /// Maximum number of batches prefetched beyond the one in use, at least 1. Memory holds at most one batch more.
     pub prefetch: usize,
 }
 
 impl LoaderConfig {
-    /// All channels of a store in SI units, without augmentation; two threads, two batches ahead.
+    /// All channels of a store in SI units, without augmentation; two threads, two prefetched batches.
     pub fn new(store: &Store) -> Self {
         Self {
             channels: store.channels().to_vec(),
@@ -107,16 +107,16 @@ impl LoaderConfig {
     }
 }
 
-/// A batch with its number, and from when to when it was read.
+/// A batch with its number, and the interval in which it was read.
 type Numbered = (u64, Result<HostBatch>, Range<Instant>);
 
-/// Reads planned batches ahead and gives them back in order; an iterator.
+/// Prefetches planned batches and returns them in order; an iterator.
 ///
-/// A batch that cannot be read is an `Err` at its place; those behind it still come. Dropping the loader stops its
-/// threads. Hand used batches to [`Loader::give_back`] so that their memory is used again.
+/// A batch that cannot be read is an `Err` in its place; later batches still follow. Dropping the loader stops its
+/// threads. Return used batches with [`Loader::give_back`] so that their memory is reused.
 pub struct Loader {
     results: Receiver<Numbered>,
-    /// One permit per batch that may be under way; `None` once the loader ends.
+    /// One permit per batch in progress; `None` during shutdown.
     permits: Option<Sender<()>>,
     spare: Sender<HostBatch>,
     early: BTreeMap<u64, (Result<HostBatch>, Range<Instant>)>,
@@ -128,16 +128,16 @@ pub struct Loader {
 
 struct Plans {
     plans: Box<dyn Iterator<Item = BatchPlan> + Send>,
-    /// How many plans were taken, including one whose iterator panicked.
+    /// Number of plans taken, including one whose iterator panicked.
     taken: u64,
 }
 
-/// What the threads share.
+/// State shared by the threads.
 struct Shared {
     plans: Mutex<Plans>,
     missing: AtomicU64,
     reader: SampleReader,
-    /// Where boxes are, if there are any.
+    /// The source of boxes, if there are any.
     boxes: Option<Arc<Store>>,
     augmentation: Augmentation,
     seed: u64,
@@ -145,7 +145,7 @@ struct Shared {
     stored: bool,
 }
 
-/// The boxes of a sample, turned as its fields are; of a box that reaches beyond a regional grid, the part on the grid.
+/// The boxes of a sample, transformed like its fields, and clipped to a regional grid.
 fn boxes_of(store: &Store, id: usize, view: View) -> Result<Option<Vec<PixelBox>>> {
     let Some(boxes) = store.boxes_to_learn(id) else {
         return Ok(None);
@@ -171,8 +171,8 @@ impl Loader {
     /// Starts reading the planned batches, for instance [`crate::sampler::Sampler::endless`].
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a channel that store or normalisation does not have, or an augmentation that the grid
-    /// does not allow; [`DataError::Io`] if a thread cannot be started.
+    /// [`DataError::Invalid`] for a channel that store or normalisation lacks, or an augmentation that the grid does
+    /// not allow; [`DataError::Io`] if a thread cannot be started.
     pub fn new(
         store: &Arc<Store>,
         plans: impl Iterator<Item = BatchPlan> + Send + 'static,
@@ -222,7 +222,7 @@ impl Loader {
         Ok(loader)
     }
 
-    /// Takes back a batch whose memory may be used again.
+    /// Returns a batch so that its memory can be reused.
     pub fn give_back(&self, batch: HostBatch) {
         let _ = self.spare.try_send(batch);
     }
@@ -232,25 +232,24 @@ impl Loader {
         self.shared.reader.encoding()
     }
 
-    /// What normalises fields as they are stored; of samples with exchanged hemispheres if `mirrored`.
+    /// The factors that normalise stored fields; if `mirrored`, of samples with swapped hemispheres.
     pub fn factors(&self, mirrored: bool) -> ChannelFactors {
         self.shared.reader.factors(mirrored)
     }
 
-    /// When the batch was read that came last; none before the first.
+    /// The interval in which the most recent batch was read; `None` before the first.
     pub fn last_read(&self) -> Option<Range<Instant>> {
         self.last_read.clone()
     }
 
-    /// Missing values that were replaced (of fields that stay as they are stored: are to be) in the batches read so
-    /// far.
+    /// Number of missing values in the batches read so far, which were replaced, or will be for fields in stored form.
     pub fn missing_values(&self) -> u64 {
         self.shared.missing.load(Ordering::Relaxed)
     }
 }
 
 impl Shared {
-    /// One thread: a permit, a plan, a batch, again; until the plans or the loader end.
+    /// A thread's loop: take a permit and a plan, read a batch; ends with the plans or the loader.
     fn work(
         &self,
         permits: &Receiver<()>,
@@ -259,11 +258,11 @@ impl Shared {
     ) {
         while permits.recv().is_ok() {
             let (number, plan) = {
-                // A poisoned lock means that the plan's iterator panicked: the loader reports the missing batch.
+                // A poisoned lock means that the plan's iterator panicked: the loader then reports the missing batch.
                 let Ok(mut plans) = self.plans.lock() else {
                     return;
                 };
-                // Counted before it is asked for: one that panics leaves a batch out.
+                // Counted first: if the iterator panics, this batch is missing.
                 plans.taken += 1;
                 let Some(plan) = plans.plans.next() else {
                     plans.taken -= 1;
@@ -273,7 +272,7 @@ impl Shared {
             };
             let began = Instant::now();
             let spare = spares.try_recv().unwrap_or_default();
-            // A panic must not leave its place empty: everything behind it would wait for ever.
+            // A panic must not leave a gap: later batches would wait forever.
             let read = AssertUnwindSafe(|| self.read(plan, spare));
             let batch = catch_unwind(read).unwrap_or_else(|_| {
                 Err(DataError::Invalid(format!(
@@ -286,7 +285,7 @@ impl Shared {
         }
     }
 
-    /// [`Plans::taken`], also after a panic.
+    /// [`Plans::taken`], even after a panic.
     fn taken(&self) -> u64 {
         let plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         plans.taken

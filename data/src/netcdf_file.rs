@@ -1,5 +1,4 @@
-//! Writing netCDF so that a file is either whole under its name or not there, and a failure has the file system's
-//! reason.
+//! Atomic writes of netCDF files, with the file system's reason for failures.
 
 use crate::archive::on_library_thread;
 use crate::atomic::Pending;
@@ -10,37 +9,37 @@ use std::io::{Error, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether the library may hold a file that it could not write.
+/// Whether the library may still hold a file that it failed to write.
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 
-/// What is added to a file that netCDF could not write, to learn why: blocks of so many bytes.
+/// Block size for probing why netCDF could not write a file.
 const BLOCK_BYTES: usize = 1 << 20;
-/// So many of them: more than a chunk of any variable, which netCDF may have wanted to write behind a gap.
+/// Number of probe blocks: together more than a chunk of any variable, which netCDF may have tried to write after a
+/// hole.
 const BLOCKS: usize = 16;
 
 /// Whether this process failed to write a netCDF file.
 ///
-/// It must not end through `exit` then: HDF5 keeps a file that it could not close, tries again when the process ends,
-/// and dies of a segmentation fault. Whoever ends the process leaves by `_exit`, which asks no library.
+/// If so, the process must not end through `exit`: HDF5 keeps a file that it could not close, tries again during exit,
+/// and crashes with a segmentation fault. Use `_exit` instead, which runs no library code.
 pub fn has_failed() -> bool {
     HAS_FAILED.load(Ordering::Relaxed)
 }
 
-/// A netCDF file under a temporary name that takes its real name in [`NetcdfFile::finish`]; dropped without it, it is
-/// removed.
+/// A netCDF file under a temporary name. [`NetcdfFile::finish`] renames it to its final name; dropping it removes it.
 #[derive(Debug)]
 pub struct NetcdfFile {
-    // Before `pending`: fields are dropped in this order, and what is removed should be closed.
+    // Before `pending`: fields are dropped in this order, and a file should be closed before it is removed.
     open: Open,
     pending: Pending,
     path: PathBuf,
 }
 
 impl NetcdfFile {
-    /// Begins a file with what `begin` puts into it.
+    /// Creates a file and lets `begin` define its contents.
     ///
     /// # Errors
-    /// [`DataError::Io`] with the file system's reason, or netCDF's where the file system has none.
+    /// [`DataError::Io`] with the file system's reason, or netCDF's if the file system has none.
     pub fn create(
         path: &Path,
         begin: impl FnOnce(&mut FileMut) -> netcdf::Result<()> + Send,
@@ -70,7 +69,7 @@ impl NetcdfFile {
         done.map_err(|error| refused(&self.path, self.pending.path(), &error))
     }
 
-    /// Closes the file and gives it its name.
+    /// Closes the file and renames it to its final name.
     ///
     /// # Errors
     /// As [`NetcdfFile::create`], or if it cannot be synced or renamed.
@@ -81,10 +80,10 @@ impl NetcdfFile {
     }
 }
 
-/// Adds the coordinate variable of a dimension, which has the dimension's name.
+/// Adds the coordinate variable of a dimension, with the dimension's name.
 ///
 /// # Errors
-/// The library's, for [`NetcdfFile::with`] to explain.
+/// The library's errors, for [`NetcdfFile::with`] to explain.
 pub fn put_axis(
     file: &mut FileMut,
     name: &str,
@@ -98,16 +97,16 @@ pub fn put_axis(
     axis.put_values(values, ..)
 }
 
-/// A variable that a file was begun with.
+/// A variable that was defined when the file was created.
 ///
 /// # Errors
-/// The library's, for [`NetcdfFile::with`] to explain.
+/// The library's errors, for [`NetcdfFile::with`] to explain.
 pub fn variable_mut<'f>(file: &'f mut FileMut, name: &str) -> netcdf::Result<VariableMut<'f>> {
     file.variable_mut(name)
         .ok_or_else(|| netcdf::Error::Str(format!("`{name}` is not in the file")))
 }
 
-/// The library's file, closed on the library's thread: any other would print HDF5's tracebacks.
+/// The library's file; closed on the library's thread, because any other would print HDF5's tracebacks.
 #[derive(Debug)]
 struct Open(Option<FileMut>);
 
@@ -122,39 +121,40 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // Nobody wants the file any more, but the library may hold it.
+        // The file is no longer needed, but the library may still hold it.
         if self.close().is_err() {
             HAS_FAILED.store(true, Ordering::Relaxed);
         }
     }
 }
 
-/// The error of a file that could not be written under its temporary name, `lost`.
+/// The error for a file that could not be written under its temporary name, `lost`.
 fn refused(path: &Path, lost: &Path, error: &netcdf::Error) -> DataError {
     HAS_FAILED.store(true, Ordering::Relaxed);
     let of_library = || Error::other(format!("netCDF: {error}"));
     let source = match error {
         netcdf::Error::Netcdf(_) => add_to(lost).err().unwrap_or_else(of_library),
-        // Not one of the library's own: nothing was asked of the file system.
+        // Errors of the Rust wrapper, not of the C library: the file system was not involved.
         _ => of_library(),
     };
     DataError::io("write", path)(source)
 }
 
-/// Adds some bytes to a file that netCDF could not write and takes them away again.
+/// Appends some bytes to a file that netCDF could not write, and removes them again.
 ///
-/// netCDF says "HDF error" of a full disk, or "Permission denied" where it could not even begin; the file system says
-/// what it is. The file is asked itself because a limit on sizes holds only from some length on, and it is lost anyway.
+/// netCDF reports a full disk as "HDF error", or as "Permission denied" if the file could not be created; the file
+/// system gives the actual reason. The probe uses the failed file itself because a size limit only applies from some
+/// length on, and the file is lost anyway.
 fn add_to(lost: &Path) -> std::io::Result<()> {
     let mut file = OpenOptions::new().create(true).append(true).open(lost)?;
     let length = file.metadata()?.len();
     let block = vec![1u8; BLOCK_BYTES];
     let mut added = (0..BLOCKS).try_for_each(|_| file.write_all(&block));
     if added.is_ok() {
-        // Some file systems look for room only now.
+        // Some file systems only allocate space now.
         added = file.sync_all();
     }
-    // The library may hold the file to the end of the process, and others need the room.
+    // The library may hold the file until the process ends, and others need the space.
     let shortened = file.set_len(length);
     added.and(shortened)
 }

@@ -13,7 +13,7 @@ pub enum NormalisationMethod {
     /// (x - mean) / standard deviation.
     #[default]
     MeanStd,
-    /// (x - min) / (max - min), in [0, 1]: DeepCAM's.
+    /// (x - min) / (max - min), in [0, 1], as in DeepCAM.
     MinMax,
 }
 
@@ -21,18 +21,18 @@ pub enum NormalisationMethod {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelScale {
-    /// The variable whose values it scales.
+    /// The variable that it applies to.
     pub variable: Variable,
     /// Subtracted first, in the variable's SI unit.
     pub subtract: f64,
-    /// Divided by then; never 0.
+    /// Divisor; never 0.
     pub divide: f64,
-    /// What stands for a missing value before normalisation: the mean.
+    /// Substitute for missing values before normalisation: the mean.
     pub missing: f64,
 }
 
 impl ChannelScale {
-    /// The normalisation that changes nothing but missing values, which become the mean.
+    /// A normalisation that only replaces missing values by the mean.
     pub fn identity(variable: Variable, mean: f64) -> Self {
         Self {
             variable,
@@ -42,21 +42,20 @@ impl ChannelScale {
         }
     }
 
-    /// What stands for a missing value after normalisation: 0 under [`NormalisationMethod::MeanStd`].
+    /// Substitute for missing values after normalisation: 0 for [`NormalisationMethod::MeanStd`].
     pub fn fill(&self) -> f32 {
         ((self.missing - self.subtract) / self.divide) as f32
     }
 }
 
-/// The numbers that normalise stored values, channel by channel: `(x - subtract) * factor`, and `fill` where that is
-/// NaN.
+/// Factors that normalise stored values, channel by channel: `(x - subtract) * factor`, or `fill` if that is NaN.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ChannelFactors {
     /// Subtracted first.
     pub subtract: Vec<f32>,
-    /// Multiplied by then.
+    /// Multiplied next.
     pub factor: Vec<f32>,
-    /// What stands for a missing value afterwards.
+    /// Substitute for missing values, after normalisation.
     pub fill: Vec<f32>,
 }
 
@@ -64,18 +63,18 @@ pub struct ChannelFactors {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalisation {
-    /// The method that it was made by.
+    /// The method that produced it.
     pub method: NormalisationMethod,
     /// One per channel.
     pub channels: Vec<ChannelScale>,
 }
 
 impl Normalisation {
-    /// The normalisation that follows from statistics of training data. A channel that is constant there is only
+    /// Derives the normalisation from statistics of the training data. A channel that is constant there is only
     /// shifted.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] naming a channel of which no value was seen.
+    /// [`DataError::Invalid`] naming a channel without values.
     pub fn from_statistics(method: NormalisationMethod, statistics: &Statistics) -> Result<Self> {
         let scales = statistics.variables.iter().zip(&statistics.channels);
         if let Some((variable, _)) = scales.clone().find(|(_, channel)| channel.count == 0) {
@@ -89,7 +88,7 @@ impl Normalisation {
                 NormalisationMethod::MeanStd => (channel.mean, channel.std()),
                 NormalisationMethod::MinMax => (channel.min, channel.max - channel.min),
             };
-            // Rounding alone leaves a constant field a spread of about 1e-7 of its size.
+            // Rounding alone gives a constant field a relative spread of about 1e-7.
             let usable = divide > 1e-7 * channel.mean.abs() && divide > 0.0;
             ChannelScale {
                 variable,
@@ -109,10 +108,10 @@ impl Normalisation {
         self.channels.iter().map(|c| c.variable).collect()
     }
 
-    /// The normalisation of some channels, in the order asked for.
+    /// The normalisation of some channels, in the requested order.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] naming the channel that it does not have.
+    /// [`DataError::Invalid`] naming a missing channel.
     pub fn select(&self, variables: &[Variable]) -> Result<Self> {
         let find = |variable: &Variable| {
             let found = self.channels.iter().find(|c| c.variable == *variable);
@@ -129,7 +128,7 @@ impl Normalisation {
         })
     }
 
-    /// The numbers that [`Self::apply`] computes with.
+    /// The factors that [`Self::apply`] uses.
     pub fn factors(&self) -> ChannelFactors {
         let of = |get: &dyn Fn(&ChannelScale) -> f32| self.channels.iter().map(get).collect();
         ChannelFactors {
@@ -139,8 +138,8 @@ impl Normalisation {
         }
     }
 
-    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Returns how many values were
-    /// NaN.
+    /// Normalises whole pixels `(..., channel)` in place; NaN becomes the normalised mean. Returns the number of NaN
+    /// values.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the length is not a multiple of the number of channels.
@@ -170,7 +169,7 @@ impl Normalisation {
         Ok(missing)
     }
 
-    /// SHA-256 (hexadecimal) of method, channels and numbers (as f32: what acts on the data).
+    /// SHA-256 (hexadecimal) of method, channels and factors (as f32, as they are applied to data).
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update([self.method as u8]);

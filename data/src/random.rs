@@ -4,9 +4,9 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-/// The stream of a purpose (for instance `"shuffle"`) and its indices (for instance epoch and rank).
+/// Returns the random stream of a purpose (for instance `"shuffle"`) and its indices (for instance epoch and rank).
 ///
-/// Streams of different names or indices are independent; drawing from one never moves another.
+/// Streams with different purposes or indices are independent: drawing from one does not affect another.
 pub fn stream(seed: u64, purpose: &str, indices: &[u64]) -> ChaCha8Rng {
     let mut name = purpose.as_bytes().to_vec();
     name.push(0);

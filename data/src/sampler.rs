@@ -1,25 +1,25 @@
-//! Which samples a rank sees, in which order: a pure function of seed, epoch and rank.
+//! The order of samples, and which of them each rank sees: a pure function of seed, epoch and rank.
 
 use crate::error::{DataError, Result};
 use crate::random::stream;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// What happens to the samples that do not fill the last global batch of an epoch.
+/// How to handle samples that do not fill the last global batch of an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastBatch {
-    /// They wait for the next epoch's shuffle: for training.
+    /// Drop them from this epoch; the next one is shuffled differently. For training.
     #[default]
     Drop,
-    /// They are dealt evenly to the ranks, some of which may get none: for validation.
+    /// Deal them evenly to the ranks, some of which may get none. For validation.
     Keep,
 }
 
-/// What a [`Sampler`] depends on besides the samples.
+/// Settings of a [`Sampler`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SamplerConfig {
-    /// Seed of the shuffle; `None` keeps the order given.
+    /// Seed of the shuffle; `None` keeps the given order.
     pub shuffle: Option<u64>,
     /// This rank, counted from 0.
     pub rank: usize,
@@ -27,11 +27,11 @@ pub struct SamplerConfig {
     pub ranks: usize,
     /// Samples per rank and step.
     pub batch: usize,
-    /// What happens to the rest.
+    /// How to handle the last batch.
     pub last: LastBatch,
 }
 
-/// A place in the sequence of batches: the next one to be read.
+/// A position in the sequence of batches: the next one to be read.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
@@ -49,26 +49,26 @@ pub struct BatchPlan {
     pub at: Cursor,
     /// Sample ids; may be empty under [`LastBatch::Keep`].
     pub ids: Vec<usize>,
-    /// The epoch of each of them, by which it is turned: of samples of several samplers in one batch not always that of
-    /// `at`.
+    /// The epoch of each sample, which determines its augmentation. If a batch combines several samplers, it may differ
+    /// from that of `at`.
     pub epochs: Vec<u64>,
 }
 
 impl BatchPlan {
-    /// These samples in the epoch of `at`.
+    /// A plan in which all samples have the epoch of `at`.
     pub fn new(at: Cursor, ids: Vec<usize>) -> Self {
         let epochs = vec![at.epoch; ids.len()];
         Self { at, ids, epochs }
     }
 }
 
-/// What the order of samples is drawn for, unless something else is said.
+/// Default purpose of the shuffle's random stream.
 const PURPOSE: &str = "sampler";
 
 /// Deals samples to ranks and steps.
 ///
-/// Global batch k of an epoch is the k-th run of `ranks · batch` samples of the epoch's order, and rank r takes the
-/// r-th part of it. So N ranks with batch b see, step by step, what one rank with batch N·b sees.
+/// Global batch k of an epoch is the k-th run of `ranks · batch` samples in the epoch's order, and rank r takes the
+/// r-th part of it. So N ranks with batch b see, step by step, the same samples as one rank with batch N·b.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     ids: Vec<usize>,
@@ -77,10 +77,10 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler over these samples.
+    /// Creates a sampler over these samples.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is no sample, no rank, an empty batch, or under [`LastBatch::Drop`] not one full
+    /// [`DataError::Invalid`] if there are no samples, no ranks, an empty batch, or with [`LastBatch::Drop`] no full
     /// global batch.
     pub fn new(ids: Vec<usize>, config: SamplerConfig) -> Result<Self> {
         let SamplerConfig {
@@ -113,14 +113,14 @@ impl Sampler {
         })
     }
 
-    /// The same samples in orders of their own. Samplers of one purpose and seed shuffle as many samples alike, so that
-    /// two of them side by side would always give the same pairs.
+    /// Uses a separate random stream. Samplers with the same purpose and seed shuffle equally many samples in the same
+    /// way, so that two of them side by side would always give the same pairs.
     #[must_use]
     pub fn for_purpose(self, purpose: &'static str) -> Self {
         Self { purpose, ..self }
     }
 
-    /// Number of samples dealt from.
+    /// Number of samples.
     pub fn samples(&self) -> usize {
         self.ids.len()
     }
@@ -134,7 +134,7 @@ impl Sampler {
         }
     }
 
-    /// The cursor after so many steps from the start.
+    /// The position after this many steps from the start.
     pub fn cursor(&self, steps: u64) -> Cursor {
         let per_epoch = self.steps_per_epoch() as u64;
         Cursor {
@@ -143,7 +143,7 @@ impl Sampler {
         }
     }
 
-    /// All samples in the order of an epoch, before they are dealt to ranks.
+    /// All samples in the order of an epoch, before they are divided among ranks.
     pub fn order(&self, epoch: u64) -> Vec<usize> {
         let mut order = self.ids.clone();
         if let Some(seed) = self.config.shuffle {
@@ -152,7 +152,7 @@ impl Sampler {
         order
     }
 
-    /// This rank's batches of the cursor's epoch, from the cursor on.
+    /// This rank's batches in the epoch of `from`, starting there.
     pub fn epoch(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
         let sampler = self.clone();
         let order = self.order(from.epoch);
@@ -162,7 +162,7 @@ impl Sampler {
         })
     }
 
-    /// This rank's batches from the cursor on, epoch after epoch without end.
+    /// This rank's batches starting at `from`, without end.
     pub fn endless(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
         let sampler = self.clone();
         (from.epoch..).flat_map(move |epoch| {

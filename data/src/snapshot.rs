@@ -5,43 +5,42 @@ use ndarray::{Array3, ArrayView2, Axis};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// The mean of a field is taken over about this many of its rows, evenly spread.
+/// Approximate number of evenly spaced rows over which the mean of a field is computed.
 const MEAN_ROWS: usize = 64;
-/// Highest plausible wind at 850 hPa or below, m/s. The wind of a storm in km/h or knots exceeds it if a file calls
-/// these m/s.
+/// Maximum plausible wind at 850 hPa or below, m/s. Storm winds in km/h or knots that are labelled m/s exceed it.
 const FASTEST_M_S: f32 = 150.0;
-/// Lowest plausible mean column water of the globe, kg m-2. That in cm lies below it if a file calls these kg m-2.
+/// Minimum plausible global mean of column water, kg m-2. Values in cm that are labelled kg m-2 are below it.
 const DRIEST_GLOBE: f32 = 8.0;
-/// Degrees of latitude that a grid must span for [`DRIEST_GLOBE`] to apply: polar air alone is drier.
+/// Latitude range in degrees from which [`DRIEST_GLOBE`] applies: polar air alone is drier.
 const GLOBE_DEG: f64 = 120.0;
 
 /// The fields of one time, in SI units, latitude ascending, longitude in [0, 360), NaN where missing.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// Where.
+    /// The grid.
     pub grid: Arc<LatLonGrid>,
-    /// Which field each plane of `fields` is.
+    /// The variable of each plane of `fields`.
     pub variables: Vec<Variable>,
     /// `(channel, lat, lon)`.
     pub fields: Array3<f32>,
-    /// The file it came from (of several the first), and the index in that file's time axis.
+    /// The file it came from (the first of several), and the time index in that file.
     pub source: (PathBuf, usize),
 }
 
 impl Snapshot {
-    /// The plane of a variable, `(lat, lon)`, if this snapshot has it.
+    /// The plane of a variable, `(lat, lon)`, if present.
     pub fn field(&self, variable: Variable) -> Option<ArrayView2<'_, f32>> {
         let index = self.variables.iter().position(|&v| v == variable)?;
         Some(self.fields.index_axis(Axis(0), index))
     }
 
-    /// Refuses a field whose mean (over some of its rows) lies outside the plausible range of its values, as that of
-    /// pressure in hPa does which a file calls Pa, and winds that are faster than any.
+    /// Rejects fields whose mean (over some of their rows) is outside of the variable's plausible range, such as
+    /// pressure in hPa labelled Pa, and impossibly fast winds.
     ///
     /// # Errors
-    /// [`DataError::BadVariable`] naming file, variable and the mean, or the speed.
+    /// [`DataError::BadVariable`] naming file, variable, and the mean or the speed.
     pub fn check_plausible(&self) -> Result<(), DataError> {
         use Variable::{U850, Ubot, V850, Vbot};
         let step = (self.grid.shape().0 / MEAN_ROWS).max(1);
@@ -74,7 +73,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// The lowest and the highest plausible mean of a variable.
+    /// The minimum and maximum plausible mean of a variable.
     fn mean_of(&self, variable: Variable) -> (f32, f32) {
         let (low, high) = variable.entry().plausible;
         let lat = self.grid.lat_deg();
@@ -95,7 +94,7 @@ impl Snapshot {
     }
 }
 
-/// A shape as people write it: `(8, 768, 1152)`.
+/// Formats a shape: `(8, 768, 1152)`.
 pub fn shape_text(shape: &[usize]) -> String {
     let inner: Vec<String> = shape.iter().map(usize::to_string).collect();
     format!("({})", inner.join(", "))

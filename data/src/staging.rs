@@ -1,7 +1,7 @@
-//! A sample store on the disks of all nodes: who holds, reads and forwards which sample. Pure functions, the same on
-//! every rank.
+//! Plans the distribution of a sample store to the disks of all nodes: which rank holds, reads and forwards which
+//! sample. Pure functions, identical on every rank.
 //!
-//! [`crate::store::LocalCopy`] writes what a node holds; what moves bytes between ranks lies above this crate.
+//! [`crate::store::LocalCopy`] writes a node's samples; the transfer between ranks is implemented above this crate.
 //!
 //! # Source
 //! Kurth et al. 2018 (arXiv:1810.01993), section V-A1: every file is read once, and sent to the other nodes that need
@@ -12,24 +12,24 @@ use crate::random::stream;
 use rand::seq::SliceRandom;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// What a node is to hold besides the samples of validation and test, which all nodes hold.
+/// What a node must hold besides the validation and test samples, which all nodes hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Share {
     /// All training samples.
     Whole,
-    /// So many, dealt at random: over all nodes every sample is held as often as any other, or once more.
+    /// This many, dealt at random so that over all nodes each sample is held equally often, give or take one.
     Training {
-        /// Training samples of each node.
+        /// Training samples per node.
         per_node: usize,
-        /// Seed of the deal.
+        /// Seed of the random deal.
         seed: u64,
     },
 }
 
-/// The samples that each node is to hold, ascending.
+/// The samples that each node must hold, ascending.
 ///
 /// # Errors
-/// [`DataError::NodeShare`] if a node is to hold no sample, more than there are, or if some sample would be nowhere.
+/// [`DataError::NodeShare`] if nodes would hold no samples, more than exist, or if some sample would be on no node.
 pub fn wanted(
     training: &[usize],
     others: &[usize],
@@ -58,10 +58,10 @@ pub fn wanted(
     Ok((0..nodes).map(of_node).collect())
 }
 
-/// The seed by which a node shuffles the samples that it holds, and a fingerprint of these.
+/// The seed with which a node shuffles its samples, and a fingerprint of these.
 ///
-/// Nodes must not share a seed: with as many samples each they would draw the same places of their lists in every step,
-/// so that two samples would meet in a batch always or never.
+/// Nodes must not share a seed: with equally many samples they would draw the same list positions in every step, so
+/// that any two samples would share a batch either always or never.
 pub fn shuffle_seed(seed: u64, held: &[usize]) -> (u64, u64) {
     let bytes: Vec<u8> = held.iter().flat_map(|id| id.to_le_bytes()).collect();
     let fingerprint = xxh3_64(&bytes);
@@ -74,20 +74,20 @@ fn sorted<'a>(ids: impl Iterator<Item = &'a usize>) -> Vec<usize> {
     ids
 }
 
-/// One sample on its way: the first rank reads it, all of them keep it, each on another node.
+/// The transfer of one sample: the first rank reads it, and all of them keep it, each on a different node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Transfer {
     /// The id of the sample.
     pub sample: usize,
-    /// Who keeps it.
+    /// The ranks that keep it.
     pub ranks: Vec<usize>,
 }
 
 impl Transfer {
-    /// From whom a rank gets the sample (`None`: from the shared file system), and to whom it passes it on; `None` for
-    /// a rank that has no part in it.
+    /// The rank from which a rank receives the sample (`None`: the shared file system), and those to which it forwards
+    /// it; `None` for a rank that is not involved.
     ///
-    /// Ranks form a binomial tree, so that a sample for all of a thousand nodes is ten messages away from its reader.
+    /// Ranks form a binomial tree, so that with a thousand nodes a sample takes at most ten hops from its reader.
     pub fn family(&self, rank: usize) -> Option<(Option<usize>, Vec<usize>)> {
         let place = self.ranks.iter().position(|&r| r == rank)?;
         let parent = (place > 0).then(|| place & (place - 1));
@@ -102,13 +102,13 @@ impl Transfer {
     }
 }
 
-/// How every missing sample gets where it is wanted, in an order in which all ranks work: a rank that goes through the
-/// transfers that it takes part in, one after the other, never waits in a circle.
+/// Plans the transfers of all missing samples, in an order that all ranks follow: a rank that processes its transfers
+/// one after the other cannot deadlock.
 ///
-/// Every sample is read once. Of the nodes that want it, that one reads it which has read least so far; on each node
-/// its ranks take turns.
+/// Every sample is read once, by the node that has read least so far among those that need it; on each node its ranks
+/// take turns.
 ///
-/// `missing` are the samples that each node wants and lacks, ascending; `ranks` the ranks that live on each.
+/// `missing` lists the samples that each node needs and lacks, ascending; `ranks` lists the ranks on each node.
 pub fn transfers(missing: &[Vec<usize>], ranks: &[Vec<usize>]) -> Vec<Transfer> {
     let mut wanting: Vec<(usize, usize)> = (missing.iter().enumerate())
         .flat_map(|(node, ids)| ids.iter().map(move |&id| (id, node)))
@@ -117,7 +117,8 @@ pub fn transfers(missing: &[Vec<usize>], ranks: &[Vec<usize>]) -> Vec<Transfer> 
     let (mut reads, mut turns) = (vec![0usize; ranks.len()], vec![0usize; ranks.len()]);
     let of_sample = |group: &[(usize, usize)]| {
         let mut nodes: Vec<usize> = group.iter().map(|&(_, node)| node).collect();
-        // The least read comes first; the tree below it starts elsewhere every time, so that all forward as much.
+        // The node that has read least comes first; the tree below it is rotated each time, so that all forward equally
+        // much.
         let reader = (0..nodes.len()).min_by_key(|&at| (reads[nodes[at]], nodes[at]));
         nodes.rotate_left(reader.unwrap_or(0));
         reads[nodes[0]] += 1;

@@ -1,6 +1,6 @@
 //! The sixteen channels of the model: CAM's short name, long name, SI unit and plausible range of each.
 //!
-//! What other archives call them is in `archive/alias.rs`, and which units convert to theirs in `archive/units.rs`.
+//! `archive/alias.rs` has their names in other archives, and `archive/units.rs` the convertible units.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -74,12 +74,12 @@ impl Variable {
         Self::CHANNELS.into_iter().find(|v| v.name() == name)
     }
 
-    /// Whether mirroring the globe about the equator changes its sign, as it does for northward winds.
+    /// Whether mirroring the globe about the equator changes its sign, as for northward winds.
     pub fn is_meridional(self) -> bool {
         matches!(self, Self::V850 | Self::Vbot)
     }
 
-    /// Its row of the table of variables: names, unit and plausible range.
+    /// Its row in the variable table: names, unit and plausible range.
     pub fn entry(self) -> &'static VariableEntry {
         &TABLE[self as usize]
     }

@@ -1,6 +1,6 @@
-//! Values as bytes for another process of the same program, now or after a kill.
+//! Binary serialisation of values for other processes of the same program, running now or after a restart.
 //!
-//! CBOR and not JSON, because numbers may be infinite or NaN, and must come back bit for bit.
+//! CBOR rather than JSON, because numbers may be infinite or NaN, and must be restored bit for bit.
 
 use crate::atomic::Pending;
 use crate::error::{DataError, Result};
@@ -11,10 +11,10 @@ use std::io::{BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A value as bytes.
+/// Serialises a value.
 ///
 /// # Errors
-/// [`DataError::Invalid`] if the value has no such form, which would be a bug.
+/// [`DataError::Invalid`] if the value cannot be serialised, which would be a bug.
 ///
 /// # Example
 /// ```
@@ -30,16 +30,16 @@ pub fn to_bytes<T: Serialize>(value: &T) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The value that another process turned into bytes by [`to_bytes`].
+/// Deserialises a value that another process serialised with [`to_bytes`].
 ///
 /// # Errors
-/// [`DataError::Invalid`] if they are no such value: the processes are of different programs.
+/// [`DataError::Invalid`] if the bytes are invalid, because the processes run different programs.
 pub fn from_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     ciborium::from_reader(bytes)
         .map_err(|error| DataError::Invalid(format!("cannot understand another process: {error}")))
 }
 
-/// A hash of a value, 16 digits, which tells it from others.
+/// A hash of a value, 16 hexadecimal digits.
 ///
 /// # Errors
 /// [`DataError::Invalid`] as [`to_bytes`].
@@ -55,7 +55,7 @@ pub fn hash<T: Serialize>(value: &T) -> Result<String> {
     Ok(format!("{:016x}", xxh3_64(&to_bytes(value)?)))
 }
 
-/// Writes a value to a file, whole or not at all. Its bytes are never all in memory.
+/// Serialises a value to a file atomically, without holding all bytes in memory.
 ///
 /// # Errors
 /// [`DataError::Io`] if the file cannot be written; [`DataError::Invalid`] as [`to_bytes`].
@@ -71,11 +71,11 @@ pub fn write_file<T: Serialize>(path: impl Into<PathBuf>, value: &T) -> Result<(
     pending.commit()
 }
 
-/// The value that [`write_file`] wrote.
+/// Reads a value written by [`write_file`].
 ///
 /// # Errors
-/// [`DataError::Io`] if there is no such file; [`DataError::Invalid`] if it is that of another version of the program,
-/// or cut off.
+/// [`DataError::Io`] if there is no such file; [`DataError::Invalid`] if it was written by another version of the
+/// program, or is truncated.
 pub fn read_file<T: DeserializeOwned>(path: impl AsRef<Path>) -> Result<T> {
     let path = path.as_ref();
     let file = File::open(path).map_err(DataError::io("open", path))?;

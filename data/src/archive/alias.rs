@@ -1,4 +1,4 @@
-//! The names by which archives call the channels: where a new dialect of files is added.
+//! The names of channels in archives. To support a new dialect of files, add its names here.
 //!
 //! A name belongs in `CHANNEL_NAMES` if the variable is the channel itself, in `PROXIES` if it is a close relative that
 //! may stand in for the channel, and in `LEVELS` if the channel is one level of it. All names are in lower case. The
@@ -8,8 +8,8 @@ use crate::Variable;
 use crate::Variable::*;
 use serde::{Deserialize, Serialize};
 
-/// Names of variables that are a channel as they stand. CAM's own name comes first; then those of ERA5 (short and CDS
-/// names), MERRA-2, CMIP and GFS, last as NOMADS and wgrib2 (`UGRD_850mb`) write them.
+/// Names of variables that are exactly a channel. CAM's own name comes first, then those of ERA5 (short and CDS names),
+/// MERRA-2, CMIP and GFS; wgrib2's names in NOMADS style (`UGRD_850mb`) come last.
 const CHANNEL_NAMES: [(Variable, &[&str]); 16] = [
     (
         Tmq,
@@ -123,7 +123,7 @@ const CHANNEL_NAMES: [(Variable, &[&str]); 16] = [
     (Zbot, &["zbot", "hlml"]),
 ];
 
-/// Close relatives that stand in for a channel when it is missing, and how a report says so.
+/// Close relatives that substitute for a missing channel, each with a description for reports.
 const PROXIES: [(Variable, &[&str], &str); 3] = [
     (
         Ubot,
@@ -164,7 +164,7 @@ const PROXIES: [(Variable, &[&str], &str); 3] = [
     ),
 ];
 
-/// Fields on pressure levels, and the channels that one of their levels (hPa) is.
+/// Fields on pressure levels, and the channels that are one of their levels (hPa).
 type LevelRow = (Family, &'static [&'static str], &'static [(Variable, f64)]);
 const LEVELS: [LevelRow; 5] = [
     (
@@ -236,7 +236,7 @@ const LEVELS: [LevelRow; 5] = [
     ),
 ];
 
-/// Rain summed up over the hour before (ERA5).
+/// Precipitation accumulated over the preceding hour (ERA5).
 const HOURLY_TOTALS: [&str; 2] = ["tp", "total_precipitation"];
 pub(super) const HOURLY_TOTAL: &str =
     "a sum over the hour before, divided by 3600 s (right for ERA5 hourly data only)";
@@ -261,7 +261,7 @@ pub(super) fn level_of(channel: Variable) -> Option<f64> {
         .map(|(_, hpa)| *hpa)
 }
 
-/// The fields on levels that a channel is a level of; `None` if it is on no pressure level.
+/// The field on pressure levels that contains a channel; `None` if the channel is on no pressure level.
 pub(super) fn family_of(channel: Variable) -> Option<Family> {
     let is_of = |(_, _, channels): &&LevelRow| channels.iter().any(|(known, _)| *known == channel);
     LEVELS.iter().find(is_of).map(|(family, ..)| *family)
@@ -272,7 +272,7 @@ pub(super) fn is_dewpoint(name: &str) -> bool {
     DEWPOINTS.contains(&name.to_ascii_lowercase().as_str())
 }
 
-/// What a field of vertically integrated vapour transport holds.
+/// The content of a field of vertically integrated vapour transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Transport {
     Eastward,
@@ -313,7 +313,7 @@ const TRANSPORTS: [(Transport, &[&str]); 3] = [
     (Transport::Magnitude, &["ivt", "ivtmag", "ivt_mag"]),
 ];
 
-/// Which part of the vapour transport a variable of this name holds.
+/// The part of the vapour transport that a variable of this name holds.
 pub(super) fn transport(name: &str) -> Option<Transport> {
     let name = name.to_ascii_lowercase();
     let found = TRANSPORTS
@@ -322,7 +322,7 @@ pub(super) fn transport(name: &str) -> Option<Transport> {
     found.map(|(part, _)| *part)
 }
 
-/// The quantity that a field on pressure levels holds, whatever a file calls it.
+/// The quantity of a field on pressure levels, whatever its name in the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Family {
     Zonal,
@@ -353,22 +353,22 @@ pub(crate) fn family(name: &str) -> Option<Family> {
     found.map(|(family, _, _)| *family)
 }
 
-/// How a variable of a known name provides a channel.
+/// How a variable with a known name provides a channel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Match {
     /// It is the channel itself.
     Same,
-    /// It stands in for the channel; the text says how it differs.
+    /// It substitutes for the channel; the text says how it differs.
     Proxy(&'static str),
     /// The channel is one of its levels, at this pressure in hPa.
     Level(f64),
     /// The channel is its lowest level, if it is on model levels.
     Lowest,
-    /// It is the channel summed over an hour.
+    /// It is the channel accumulated over an hour.
     HourlyTotal,
 }
 
-/// Every channel that a variable of this name can provide, and how.
+/// All channels that a variable of this name can provide, and how.
 pub(crate) fn matches(name: &str) -> Vec<(Variable, Match)> {
     let name = name.to_ascii_lowercase();
     let mut found = Vec::new();

@@ -1,8 +1,8 @@
-//! Puts scanned files together to one archive: one time axis, the channels that all its times have, and the problems to
+//! Combines scanned files into an archive: one time axis, the channels that exist at all times, and the problems to
 //! report.
 
 use super::problem::{About, Problem};
-use super::read::How;
+use super::read::ChannelOrigin;
 use super::scan::{FileInfo, Layout};
 use super::{Archive, BadFiles, Place, nc};
 use crate::error::{DataError, Result};
@@ -13,14 +13,14 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, OnceLock};
 
-/// An archive being put together.
+/// An archive under construction.
 #[derive(Default)]
 pub(super) struct Build {
     files: Vec<(PathBuf, usize)>,
     facts: Vec<FileFacts>,
     layouts: Vec<Layout>,
     calendar: Option<Calendar>,
-    /// By seconds since the first time of the first file.
+    /// The time axis, keyed by seconds since the first time of the first file.
     axis: BTreeMap<i64, (Time, Vec<Place>)>,
     origin: Option<Time>,
     skipped: Vec<String>,
@@ -28,7 +28,7 @@ pub(super) struct Build {
 }
 
 impl Build {
-    /// The archive of files in their order.
+    /// Builds the archive of files, in their order.
     pub(super) fn of(
         input: &str,
         candidates: usize,
@@ -114,7 +114,7 @@ impl Build {
         let repeated = archive.repeated();
         archive.problems.extend(repeated.map(Problem::general));
         let found = archive.find_channels();
-        let said = archive.said_by_files(&found);
+        let said = archive.problems_of_files(&found);
         archive.problems.extend(said.into_iter().chain(found.told));
         let texts = archive.problems.iter().map(|problem| &problem.text);
         archive.told = texts.cloned().collect();
@@ -122,22 +122,22 @@ impl Build {
     }
 }
 
-/// Where the channels of an archive come from.
+/// The provenance of an archive's channels.
 #[derive(Default)]
 struct Channels {
-    /// Those that are read as such at all times, with column water that is summed.
+    /// Channels read directly at all times, and column water if it is integrated.
     served: Vec<Variable>,
-    /// What is said of the stand-ins that are read at some time.
+    /// Problems about the stand-ins that are read at some time.
     stand_ins: BTreeSet<Problem>,
-    /// What is computed, and what only some times have.
+    /// Problems about channels that are computed or exist only at some times.
     told: Vec<Problem>,
 }
 
 impl Archive {
-    /// Where channels come from; fills `available`.
+    /// Determines the provenance of channels; fills `available`.
     fn find_channels(&mut self) -> Channels {
         let mut channels = Channels::default();
-        // Times that come from files of the same makes have the same channels.
+        // Times from files with the same layouts have the same channels.
         let mut makes: BTreeMap<Vec<usize>, (usize, usize)> = BTreeMap::new();
         for (index, places) in self.places.iter().enumerate() {
             let make = places.iter().map(|place| self.files[place.file].1);
@@ -152,11 +152,11 @@ impl Archive {
                         without += count;
                         first = first.min(index);
                     }
-                    Some(How::Computed(derivation)) => {
+                    Some(ChannelOrigin::Computed(derivation)) => {
                         let has_ps = self.how(index, Variable::Ps).is_some();
                         computed = Some(derivation.sentence(has_ps));
                     }
-                    Some(How::Direct(_, source)) => {
+                    Some(ChannelOrigin::Direct(_, source)) => {
                         channels.stand_ins.extend(source.stands_in_for(variable));
                     }
                 }
@@ -180,7 +180,7 @@ impl Archive {
         channels
     }
 
-    /// A sentence for the user if two files hold a channel of the same time, of which the first by name is read.
+    /// Warns if two files hold the same channel at the same time; the first by name is read.
     fn repeated(&self) -> Option<String> {
         let repeats = |places: &Vec<Place>| {
             let mut channels = Variable::CHANNELS.into_iter();
@@ -213,7 +213,7 @@ impl Archive {
         ))
     }
 
-    /// Whether two files of a time could serve a channel; a stand-in beside the channel itself is not asked.
+    /// Whether two files could provide a channel at a time. A stand-in next to the channel itself does not count.
     fn is_repeated(&self, places: &[Place], channel: Variable) -> bool {
         let mut serving = [0, 0];
         for source in (places.iter()).filter_map(|&place| self.layout(place).channel(channel)) {
@@ -225,10 +225,10 @@ impl Archive {
         }
     }
 
-    /// The problems of all files, each said once; not what cannot serve as a channel that other files serve all the same,
-    /// nor what stands in for a channel that other files have.
-    fn said_by_files(&self, channels: &Channels) -> Vec<Problem> {
-        // In the order of their sentences.
+    /// The problems of all files, without duplicates. Omits unusable variables if other files provide their channel,
+    /// and stand-ins if other files have the channel itself.
+    fn problems_of_files(&self, channels: &Channels) -> Vec<Problem> {
+        // Ordered by sentence.
         let mut counts: BTreeMap<&Problem, usize> = BTreeMap::new();
         for &(_, layout) in &self.files {
             for problem in &self.layouts[layout].problems {

@@ -1,10 +1,11 @@
-//! Decides what one variable of a file provides: channels, levels, dew point, vapour transport; or why it cannot.
+//! Determines what a variable of a file provides (channels, levels, dew point, vapour transport), or why it is
+//! unusable.
 
 use super::alias::{self, Family, Match};
 use super::coordinates::LevelAxis;
 use super::decode::Decoder;
 use super::problem::Problem;
-use super::scan::{FileShape, Layout, Levels, Refusal, Role, Source};
+use super::scan::{FieldSource, FileShape, Layout, Levels, Refusal, Role};
 use super::units::{self, Conversion};
 use super::{nc, wind};
 use crate::Variable;
@@ -17,16 +18,16 @@ pub(super) struct Candidate<'f> {
     unit: Option<String>,
     roles: Vec<Role>,
     axis: Option<&'f LevelAxis>,
-    /// The level that a scalar coordinate says it is at.
+    /// The single level given by a scalar coordinate.
     picked: Option<&'f LevelAxis>,
     is_forecast: bool,
     is_static: bool,
     is_speed: bool,
-    /// What shows that it belongs to another time than the rest of its file, if it does.
+    /// Why its time differs from the rest of its file, if it does.
     other_time: Option<&'f str>,
 }
 
-/// Why a variable cannot be used for something.
+/// Why a variable is unsuitable.
 struct Misfit {
     expected: String,
     found: String,
@@ -43,17 +44,17 @@ impl Misfit {
 
 /// How a variable provides a channel.
 struct Provided {
-    /// The index of its level, if it has levels.
+    /// Index of the level, if the variable has levels.
     level: Option<usize>,
-    /// How it differs from the channel, in words, if it is only a stand-in.
+    /// How it differs from the channel, if it is a stand-in.
     proxy: Option<&'static str>,
     /// The conversion to the channel's unit, or why there is none.
     conversion: Result<Conversion, Misfit>,
 }
 
 impl<'f> Candidate<'f> {
-    /// The variable as a field on the grid of its file; `None` if it is none, or has further dimensions longer than 1
-    /// (members of an ensemble, for instance).
+    /// Returns the variable as a field on the grid of its file; `None` if it is not one, or has further dimensions
+    /// longer than 1 (ensemble members, for instance).
     pub(super) fn of(variable: &'f netcdf::Variable<'f>, shape: &'f FileShape) -> Option<Self> {
         let (roles, axis) = roles(variable, shape)?;
         let has_time = roles.contains(&Role::Time);
@@ -78,7 +79,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// Adds to a layout everything that the variable provides, or why it cannot be used.
+    /// Adds what the variable provides, or why it is unusable, to a layout.
     pub(super) fn add_to(&self, layout: &mut Layout) {
         if let Some(found) = self.other_time {
             self.refuse_other_time(found, layout);
@@ -93,7 +94,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// Notes that the variable is not read because it belongs to another time than the rest of its file.
+    /// Records that the variable is not read because its time differs from the rest of its file.
     fn refuse_other_time(&self, found: &str, layout: &mut Layout) {
         let expected = "a field at the times of its file";
         for (channel, _) in alias::matches(&self.name) {
@@ -128,7 +129,7 @@ impl<'f> Candidate<'f> {
         match (conversion, family) {
             (Ok(conversion), _) => {
                 if let Some(family) = family {
-                    self.tell_guesses(family.unit(), layout);
+                    self.report_guesses(family.unit(), layout);
                 }
                 let levels = Levels {
                     pressure_pa: axis.pressure_pa.clone(),
@@ -144,13 +145,13 @@ impl<'f> Candidate<'f> {
                 }
                 layout.levels.push(levels);
             }
-            // Column water would have been summed from it. What is wrong with other families `add_channel` says.
+            // Column water would have been integrated from it. `add_channel` reports the problems of other families.
             (Err(misfit), Some(Family::Humidity)) => self.refuse(Variable::Tmq, misfit, layout),
             (Err(_), _) => {}
         }
     }
 
-    /// Adds a field at the one level that a scalar coordinate names.
+    /// Adds a field at the single level given by a scalar coordinate.
     fn add_picked(&self, layout: &mut Layout) {
         let (None, Some(picked), Some(family)) =
             (self.axis, self.picked, alias::family(&self.name))
@@ -160,9 +161,9 @@ impl<'f> Candidate<'f> {
         if self.is_no_component(Some(family)) {
             return;
         }
-        // What is wrong with the unit `add_channel` says.
+        // `add_channel` reports problems with the unit.
         if let Ok(conversion) = self.conversion(family.unit()) {
-            self.tell_guesses(family.unit(), layout);
+            self.report_guesses(family.unit(), layout);
             layout.picked.push(Levels {
                 pressure_pa: picked.pressure_pa.clone(),
                 family: Some(family),
@@ -171,7 +172,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// Whether it is a speed with the name of a component of the wind.
+    /// Whether it is a wind speed named like a component.
     fn is_no_component(&self, family: Option<Family>) -> bool {
         self.is_speed && matches!(family, Some(Family::Zonal | Family::Meridional))
     }
@@ -182,7 +183,7 @@ impl<'f> Candidate<'f> {
         }
         match self.conversion("K") {
             Ok(conversion) => {
-                self.tell_guesses("K", layout);
+                self.report_guesses("K", layout);
                 layout.dewpoint = Some(self.source(conversion, None, None));
             }
             Err(misfit) => self.refuse(Variable::Qrefht, misfit, layout),
@@ -199,7 +200,7 @@ impl<'f> Candidate<'f> {
         let unit = "kg m-1 s-1";
         match self.conversion(unit) {
             Ok(conversion) => {
-                self.tell_guesses(unit, layout);
+                self.report_guesses(unit, layout);
                 let source = self.source(conversion, None, None);
                 layout.transport.push((part, source));
             }
@@ -224,7 +225,7 @@ impl<'f> Candidate<'f> {
                 return;
             }
         };
-        self.tell_guesses(
+        self.report_guesses(
             match kind {
                 Match::HourlyTotal => "m",
                 _ => channel.entry().unit,
@@ -243,7 +244,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// Notes why the variable cannot provide a channel.
+    /// Records why the variable cannot provide a channel.
     fn refuse(&self, channel: Variable, misfit: Misfit, layout: &mut Layout) {
         let Misfit { expected, found } = misfit;
         layout.refused.push(Refusal {
@@ -254,21 +255,21 @@ impl<'f> Candidate<'f> {
         });
     }
 
-    /// Tells the user what is assumed of the variable, once however many channels it provides; `unit` is the one
-    /// assumed where the file names none.
-    fn tell_guesses(&self, unit: &str, layout: &mut Layout) {
+    /// Reports what is assumed about the variable, once for all channels that it provides; `unit` is the assumed unit
+    /// if the file gives none.
+    fn report_guesses(&self, unit: &str, layout: &mut Layout) {
         if self.unit.is_none() {
-            layout.tell(format!("`{}` names no unit: {unit} is assumed", self.name));
+            layout.add_problem(format!("`{}` names no unit: {unit} is assumed", self.name));
         }
         if self.is_static {
-            layout.tell(format!(
+            layout.add_problem(format!(
                 "`{}` has no dimension of time: it is read as the same at all times",
                 self.name
             ));
         }
     }
 
-    /// How the variable provides a channel; `None` if its levels are not those of `kind`.
+    /// How the variable provides a channel; `None` if its levels do not match `kind`.
     fn as_channel(&self, channel: Variable, kind: Match) -> Option<Provided> {
         let single = self.axis.is_some_and(|axis| axis.pressure_pa.len() == 1);
         let whole = Provided {
@@ -277,7 +278,7 @@ impl<'f> Candidate<'f> {
             conversion: self.conversion(channel.entry().unit),
         };
         Some(match (kind, self.axis) {
-            // Some tools give every field an axis of levels, and one level to those that have none.
+            // Some tools give every field a level axis, with a single level for surface fields.
             (Match::Same, Some(axis)) if single => Provided {
                 conversion: self.at_its_level(channel, axis),
                 ..whole
@@ -308,7 +309,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// [`Self::conversion`] of a variable on a single level, refused if the channel is of another level.
+    /// [`Self::conversion`] of a variable on a single level; fails if the channel is on another level.
     fn at_its_level(&self, channel: Variable, axis: &LevelAxis) -> Result<Conversion, Misfit> {
         match alias::level_of(channel) {
             Some(hpa) if !axis.hybrid && axis.at_hpa(hpa).is_none() => Err(Misfit::new(
@@ -319,7 +320,7 @@ impl<'f> Candidate<'f> {
         }
     }
 
-    /// The conversion from the variable's unit to `target`; a variable that names no unit is assumed to be in it.
+    /// The conversion from the variable's unit to `target`, which is assumed if the file gives no unit.
     fn conversion(&self, target: &str) -> Result<Conversion, Misfit> {
         let unit = self.unit.as_deref().unwrap_or(target);
         units::conversion(target, unit).ok_or_else(|| {
@@ -330,7 +331,7 @@ impl<'f> Candidate<'f> {
         })
     }
 
-    /// The conversion from a depth of water that fell in an hour to m s-1.
+    /// The conversion from a depth of water accumulated over an hour to m s-1.
     fn hourly_rate(&self) -> Result<Conversion, Misfit> {
         if self.is_forecast {
             return Err(Misfit::new(
@@ -351,8 +352,8 @@ impl<'f> Candidate<'f> {
         conversion: Conversion,
         level: Option<usize>,
         proxy: Option<&'static str>,
-    ) -> Source {
-        Source {
+    ) -> FieldSource {
+        FieldSource {
             name: self.name.clone(),
             unit: self.unit.clone(),
             level,
@@ -363,7 +364,7 @@ impl<'f> Candidate<'f> {
     }
 }
 
-/// Whether a channel is one of the two components of a wind.
+/// Whether a channel is a wind component.
 fn is_component(channel: Variable) -> bool {
     use Variable::{U850, Ubot, V850, Vbot};
     matches!(channel, U850 | V850 | Ubot | Vbot)
@@ -397,7 +398,8 @@ fn roles<'s>(
     (found.contains(&Role::Lat) && found.contains(&Role::Lon)).then_some((found, level_axis))
 }
 
-/// Notes which channels a variable cannot provide, although it has their names, because it is no field on the grid.
+/// Records the channels that a variable cannot provide, although its name matches, because it is not a field on the
+/// grid.
 pub(super) fn refuse_no_field(
     variable: &netcdf::Variable<'_>,
     shape: &FileShape,
@@ -407,7 +409,7 @@ pub(super) fn refuse_no_field(
     let dimensions: Vec<String> = variable.dimensions().iter().map(|d| d.name()).collect();
     let is_on_grid = dimensions.contains(&shape.lat) && dimensions.contains(&shape.lon);
     let mut found = format!("dimensions ({})", dimensions.join(", "));
-    // Members of an ensemble, or `expver` of a reanalysis.
+    // Ensemble members, or `expver` of a reanalysis.
     let is_axis = |name: &String| {
         [&shape.lat, &shape.lon].contains(&name)
             || shape.time.as_ref() == Some(name)

@@ -1,4 +1,4 @@
-//! How long a classic netCDF file must be: the library reads zeros where a file is cut short.
+//! Computes the expected length of a classic netCDF file: the library silently reads zeros from truncated files.
 //!
 //! # Source
 //! "File Format Specifications" of the netCDF User's Guide: CDF-1 (classic), CDF-2 (64-bit offset), CDF-5 (64-bit
@@ -6,13 +6,13 @@
 
 use std::io::{BufReader, Read, Seek};
 
-/// No header has more dimensions, attributes, variables or characters in a name than this.
+/// Upper limit for dimensions, attributes, variables and name lengths in a header.
 const MOST: u64 = 1 << 20;
-/// Number of records of a file that is being written: the library follows the file's length.
+/// Record count of a file that is still being written: the library derives it from the file's length.
 const STREAMING: [u64; 2] = [u32::MAX as u64, u64::MAX];
 
-/// Bytes up to the end of the last value that the header of a classic file tells of; `None` for other formats, and for
-/// headers that make no sense, which the library reports itself.
+/// Offset of the end of the last value according to the header of a classic file; `None` for other formats and for
+/// invalid headers, which the library reports itself.
 pub(super) fn expected_length(file: impl Read + Seek) -> Option<u64> {
     let file = BufReader::new(file);
     Header { file, version: 1 }.end()
@@ -23,7 +23,7 @@ struct Header<F> {
     version: u8,
 }
 
-/// Where a variable lies, and how much of it.
+/// Offset and length of a variable.
 struct Extent {
     begin: u64,
     bytes: u64,
@@ -55,7 +55,7 @@ impl<F: Read + Seek> Header<F> {
         if records == 0 || STREAMING.contains(&records) || of_record.is_empty() {
             return Some(fixed);
         }
-        // One variable alone is not padded.
+        // A single record variable is not padded.
         let step = match of_record[..] {
             [only] => only,
             _ => (of_record.iter()).try_fold(0u64, |sum, bytes| sum.checked_add(padded(*bytes)))?,
@@ -71,7 +71,7 @@ impl<F: Read + Seek> Header<F> {
         let (mut cells, mut is_record) = (1u64, false);
         for place in 0..rank {
             let length = *dimensions.get(usize::try_from(self.size()?).ok()?)?;
-            // The dimension of records has no length of its own.
+            // The record dimension has no length of its own.
             is_record |= length == 0 && place == 0;
             cells = match (length, place) {
                 (0, 0) => cells,
@@ -80,7 +80,7 @@ impl<F: Read + Seek> Header<F> {
         }
         self.skip_attributes()?;
         let width = width(u32::from_be_bytes(self.bytes()?))?;
-        // The header also has the size of a variable, but not of a large one.
+        // The header's size of a variable is unreliable for large ones.
         self.size()?;
         let begin = match self.version {
             1 => u64::from(u32::from_be_bytes(self.bytes()?)),
@@ -103,7 +103,7 @@ impl<F: Read + Seek> Header<F> {
         .map(|_| ())
     }
 
-    /// The items of a list with this tag; none where it is absent.
+    /// Reads a list with this tag; empty if it is absent.
     fn list<T>(&mut self, tag: u32, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let found = u32::from_be_bytes(self.bytes()?);
         let count = self.size().filter(|count| *count <= MOST)?;
@@ -121,11 +121,11 @@ impl<F: Read + Seek> Header<F> {
 
     fn skip(&mut self, bytes: u64) -> Option<()> {
         let bytes = i64::try_from(bytes).ok()?;
-        // Within the buffer where it can be.
+        // Stays within the buffer if possible.
         self.file.seek_relative(bytes).ok()
     }
 
-    /// A count or a size: eight bytes in CDF-5, four in the others.
+    /// A count or a size: eight bytes in CDF-5, four in the other formats.
     fn size(&mut self) -> Option<u64> {
         Some(match self.version {
             5 => u64::from_be_bytes(self.bytes()?),
@@ -140,7 +140,7 @@ impl<F: Read + Seek> Header<F> {
     }
 }
 
-/// Bytes of a value of a type.
+/// Bytes per value of a type.
 fn width(code: u32) -> Option<u64> {
     Some(match code {
         1 | 2 | 7 => 1,

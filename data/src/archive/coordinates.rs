@@ -9,25 +9,25 @@ use netcdf::File;
 use netcdf::types::{FloatType, NcVariableType};
 use std::path::Path;
 
-/// Latitude and longitude of a file, found by name or unit, and the grid of them.
+/// Latitude and longitude of a file, found by name or unit, and the resulting grid.
 pub(crate) struct GridAxes {
-    /// The dimension of latitude.
+    /// Name of the latitude dimension.
     pub lat: String,
-    /// The dimension of longitude.
+    /// Name of the longitude dimension.
     pub lon: String,
     pub grid: LatLonGrid,
-    /// How rows and columns of the file become those of the grid.
+    /// How rows and columns of the file map to those of the grid.
     pub order: AxisOrder,
     /// Rows and columns in the file, before a repeated column is dropped.
     pub file_shape: (usize, usize),
 }
 
 impl GridAxes {
-    /// The axes and the grid of a file.
+    /// Finds the axes and the grid of a file.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] saying which coordinate is not there or not 1-D;
-    /// [`DataError::Unreadable`] if they make no grid.
+    /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] if a coordinate is missing or not 1-D;
+    /// [`DataError::Unreadable`] if they do not form a grid.
     pub(crate) fn of(path: &Path, file: &File) -> Result<Self> {
         let [lat, lon] = axes(path, file)?;
         let file_shape = (lat.values.len(), lon.values.len());
@@ -43,14 +43,14 @@ impl GridAxes {
     }
 }
 
-/// One axis of a grid as a file has it.
+/// One axis of a grid as stored in a file.
 struct Axis {
     dimension: String,
     /// Degrees.
     values: Vec<f64>,
 }
 
-/// Latitude and longitude, each with a dimension of its own.
+/// Finds latitude and longitude, each with its own dimension.
 fn axes(path: &Path, file: &File) -> Result<[Axis; 2]> {
     let lat = find_axis(
         path,
@@ -94,7 +94,7 @@ fn axes(path: &Path, file: &File) -> Result<[Axis; 2]> {
     Ok([lat, lon])
 }
 
-/// The axis of `what`, by its name or its unit.
+/// Finds the axis of `what` by its name or unit.
 fn find_axis(path: &Path, file: &File, what: &str, names: &[&str], units: &[&str]) -> Result<Axis> {
     let is = |variable: &netcdf::Variable<'_>| {
         let name = variable.name().to_ascii_lowercase();
@@ -139,16 +139,16 @@ pub(crate) struct TimeAxis {
     pub dimension: Option<String>,
     pub times: Vec<Time>,
     pub calendar: Calendar,
-    /// Whether the file says that these are the times that fields are valid at.
+    /// Whether the file declares these to be the valid times of its fields.
     pub is_valid: bool,
     pub problems: Vec<String>,
 }
 
-/// The time axis of a file; from its name if it has none and holds one time.
+/// The time axis of a file, or the time in its name if it has no axis and holds one time.
 ///
 /// # Errors
-/// [`DataError::Time`] or [`DataError::BadVariable`] if an axis is there but makes no sense, there is no date at all, or
-/// there are many times without an axis.
+/// [`DataError::Time`] or [`DataError::BadVariable`] if the axis is invalid, there is no date at all, or there are
+/// several times without an axis.
 pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     let mut problems = Vec::new();
     let is_time = |v: &netcdf::Variable<'_>| {
@@ -182,7 +182,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
         return Err(bad("dates as numbers of f64", found.into()));
     }
     let values = nc::coordinate(path, axis)?;
-    // 0 is the origin of the axis, whatever a fill value says.
+    // 0 is the origin of the axis, even if the fill value is 0.
     let unwritten = nc::unwritten(axis).filter(|value| *value != 0.0);
     if let Some(at) = values.iter().position(|value| Some(*value) == unwritten) {
         let found = format!("the fill value as number {at}: no time was written there");
@@ -203,7 +203,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     if !times.windows(2).all(|pair| pair[0] < pair[1]) {
         return Err(bad("times that rise", "times that repeat or fall".into()));
     }
-    let ends = time_mean::told_of_ends(path, file, axis, &times);
+    let ends = time_mean::end_of_interval_warning(path, file, axis, &times);
     problems.extend(ends.map(str::to_string));
     let dimension = axis.dimensions().first().map(|d| d.name());
     Ok(TimeAxis {
@@ -216,7 +216,7 @@ pub(crate) fn time_axis(path: &Path, file: &File) -> Result<TimeAxis> {
     })
 }
 
-/// The time axis of a file without one: the time that its name tells, if it holds no more than that one.
+/// The time axis of a file without one: the time in its name, if the file holds a single time.
 fn time_of_name(path: &Path, file: &File) -> Result<TimeAxis> {
     let Some(time) = file_date::from_name(path) else {
         return Err(DataError::Time(format!(
@@ -253,21 +253,22 @@ fn time_of_name(path: &Path, file: &File) -> Result<TimeAxis> {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LevelAxis {
     pub dimension: String,
-    /// Pressures in Pa; for hybrid levels only their order means something.
+    /// Pressures in Pa; for hybrid levels only their order is meaningful.
     pub pressure_pa: Vec<f64>,
-    /// Terrain-following model levels: no constant pressure, but the last one is the channels' lowest model level.
+    /// Whether these are terrain-following model levels: they have no constant pressure, but the last one is the lowest
+    /// level of the channels.
     pub hybrid: bool,
-    /// Whether the values grow upwards, as heights do, and not downwards, as pressures.
+    /// Whether values increase upwards, as heights do, rather than downwards, as pressures do.
     pub upward: bool,
 }
 
 impl LevelAxis {
-    /// The level nearest to a pressure, within one percent.
+    /// Index of the level nearest to a pressure, within one percent.
     pub(crate) fn at_hpa(&self, hpa: f64) -> Option<usize> {
         nearest_level(&self.pressure_pa, hpa, hpa)
     }
 
-    /// The level nearest to the ground.
+    /// Index of the lowest level.
     pub(crate) fn lowest(&self) -> Option<usize> {
         let levels = 0..self.pressure_pa.len();
         let by_value = |a: &usize, b: &usize| self.pressure_pa[*a].total_cmp(&self.pressure_pa[*b]);
@@ -279,7 +280,7 @@ impl LevelAxis {
     }
 }
 
-/// The index of the pressure nearest to `hpa`, if it is less than `within_pa` away.
+/// Index of the pressure nearest to `hpa`, if less than `within_pa` away.
 pub(super) fn nearest_level(pressure_pa: &[f64], hpa: f64, within_pa: f64) -> Option<usize> {
     let distances = pressure_pa.iter().map(|p| (p - hpa * 100.0).abs());
     let near = distances.enumerate().filter(|(_, far)| *far < within_pa);
@@ -287,7 +288,7 @@ pub(super) fn nearest_level(pressure_pa: &[f64], hpa: f64, within_pa: f64) -> Op
         .map(|(level, _)| level)
 }
 
-/// Names of level axes whose unit may be missing.
+/// Names of level axes that may lack a unit.
 const LEVEL_NAMES: [&str; 9] = [
     "lev",
     "level",
@@ -306,14 +307,14 @@ pub(crate) fn level_axes(path: &Path, file: &File) -> Vec<LevelAxis> {
     axes.filter_map(|v| level_axis(path, &v)).collect()
 }
 
-/// The pressures of scalar coordinates, by their names: what is left of an axis of which one level was picked.
+/// Pressures in scalar coordinates, by name: remnants of an axis from which one level was selected.
 pub(crate) fn picked_levels(path: &Path, file: &File) -> Vec<(String, LevelAxis)> {
     let scalars = file.variables().filter(|v| v.dimensions().is_empty());
     let levels = scalars.filter_map(|v| Some((v.name(), level_axis(path, &v)?)));
     levels.filter(|(_, level)| !level.hybrid).collect()
 }
 
-/// The variable as a level axis, if it is one; a scalar has no dimension.
+/// Interprets the variable as a level axis, if it is one; a scalar has no dimension.
 fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     let named = LEVEL_NAMES.contains(&v.name().to_ascii_lowercase().as_str());
     let dimension = match v.dimensions() {
@@ -325,14 +326,14 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
     let (unit, positive, standard) = (text("units"), text("positive"), text("standard_name"));
     let (follows, numbered) = (follows_terrain(v), numbers_levels(v));
     let factor = units::conversion("Pa", &unit).map(|to_pa| to_pa.factor);
-    // ERA5 files of some ages write "millibars" or nothing at all.
+    // ERA5 files of different ages have "millibars" or no unit at all.
     let without_unit = numbered || named && (unit.is_empty() || follows);
     let factor = factor.or_else(|| without_unit.then_some(100.0))?;
     let values = nc::coordinate(path, v).ok()?;
     let counted = unit.is_empty() && is_count(&values);
     let directed = ["up", "down"].contains(&positive.as_str());
     if counted && !follows && !numbered && !directed {
-        // No pressures, and nobody says at which end the ground is.
+        // Neither pressures nor a known direction.
         return None;
     }
     let upward = match positive.as_str() {
@@ -344,12 +345,12 @@ fn level_axis(path: &Path, v: &netcdf::Variable<'_>) -> Option<LevelAxis> {
         dimension,
         pressure_pa: values.into_iter().map(|p| p * factor).collect(),
         hybrid: follows || numbered || counted,
-        // CAM's hybrid levels are named by pressures and may say `up` for what their numbers do not.
+        // CAM's hybrid levels are labelled with pressures and may have `positive = up`, contrary to their values.
         upward: upward && !standard.contains("pressure"),
     })
 }
 
-/// Whether levels follow the terrain: pressures in their axis, such as FV3 writes, then hold over the sea only.
+/// Whether levels follow the terrain: pressures on their axis, as FV3 writes them, then only hold over the sea.
 fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
     let says = |attribute: &str| {
         let text = nc::text(v, attribute).unwrap_or_default();
@@ -367,8 +368,8 @@ fn follows_terrain(v: &netcdf::Variable<'_>) -> bool {
         || v.attribute("formula_terms").is_some()
 }
 
-/// Whether an axis holds the numbers of model levels, as ecCodes' `grib_to_netcdf` writes them: without a unit, under a
-/// name that pressures have elsewhere. They count from the top down, unless `positive` says otherwise.
+/// Whether an axis holds model level numbers, as ecCodes' `grib_to_netcdf` writes them: without a unit, under a name
+/// that elsewhere means pressures. They count downwards unless `positive` says otherwise.
 fn numbers_levels(v: &netcdf::Variable<'_>) -> bool {
     let says = |attribute: &str| {
         let text = nc::text(v, attribute).unwrap_or_default();
@@ -378,7 +379,7 @@ fn numbers_levels(v: &netcdf::Variable<'_>) -> bool {
     says("long_name") || says("standard_name")
 }
 
-/// Whether numbers are 1, 2, 3, and so on.
+/// Whether the numbers are 1, 2, 3, and so on.
 fn is_count(values: &[f64]) -> bool {
     let mut numbered = values.iter().zip(1u32..);
     numbered.all(|(value, number)| *value == f64::from(number))

@@ -11,29 +11,28 @@ use netcdf::{Extent, Variable};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// Larger numbers are missing: netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) leave such where nothing was written.
+/// Larger numbers are missing: netCDF (9.97e36), CMIP (1e20) and Ferret (1e34) use such fill values.
 const HUGE: f64 = 9e19;
 
-/// Floats this close to the missing value, relative to it, are missing too: writers round it, `-999.9` to `f32` for
-/// instance.
+/// Relative tolerance for matching floats with the missing value: writers round it, for instance `-999.9` to `f32`.
 const NEAR: f64 = 1e-6;
 
-/// How the stored numbers of one variable become values.
+/// Decodes the stored numbers of one variable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Decoder {
     missing: Vec<f64>,
-    /// [`NEAR`], or 0 for integers: packed ones beside the fill value are values.
+    /// [`NEAR`], or 0 for integers: packed integers next to the fill value are valid.
     near: f64,
     valid: Option<(f64, f64)>,
     scale: f64,
     offset: f64,
     wrap: Option<f64>,
-    /// Every stored number is exact as `f32`.
+    /// Whether every stored number is exact as `f32`.
     single: bool,
 }
 
 impl Decoder {
-    /// The decoder of a variable whose values are then converted to another unit.
+    /// Creates the decoder of a variable, followed by a conversion to another unit.
     pub(crate) fn new(variable: &Variable<'_>, to_unit: Conversion) -> Self {
         let first = |name: &str| numbers(variable, name).first().copied();
         let kind = variable.vartype();
@@ -46,7 +45,7 @@ impl Decoder {
             .filter(|v| v.is_finite() && v.abs() < HUGE)
             .collect();
         if missing.is_empty() && packing.0.is_some() && wrap.is_none() {
-            // Nobody packs to the library's own fill values on purpose.
+            // Nobody uses the library's own fill values for packed data.
             match kind {
                 NcVariableType::Int(IntType::I16) => missing.push(-32_767.0),
                 NcVariableType::Int(IntType::I32) => missing.push(-2_147_483_647.0),
@@ -75,7 +74,7 @@ impl Decoder {
         }
     }
 
-    /// Whether the stored number stands for a missing value.
+    /// Whether a stored number marks a missing value.
     fn is_missing(&self, stored: f64) -> bool {
         let same = |m: &f64| stored == *m || (stored - m).abs() < self.near * m.abs();
         !stored.is_finite() || stored.abs() > HUGE || self.missing.iter().any(same)
@@ -99,7 +98,7 @@ impl Decoder {
     fn decode_single(&self, values: &mut [f32]) {
         let plain = self.scale == 1.0 && self.offset == 0.0 && self.valid.is_none();
         match (&self.missing[..], plain && self.wrap.is_none()) {
-            // The common cases, in loops that the compiler turns into vector code.
+            // The common cases, in loops that vectorise.
             ([], true) => values.iter_mut().for_each(|v| {
                 *v = if v.abs() <= HUGE as f32 { *v } else { f32::NAN };
             }),
@@ -117,8 +116,8 @@ impl Decoder {
     }
 }
 
-/// What must be added to negative stored numbers of a variable with the attribute `_Unsigned` (256 for bytes); `None`
-/// of others. It is how netCDF classic, which has no unsigned types, holds them.
+/// The amount to add to negative stored numbers of a variable with the attribute `_Unsigned` (256 for bytes); `None`
+/// for others. netCDF classic, which has no unsigned types, stores unsigned numbers this way.
 pub(crate) fn wrap_of(variable: &Variable<'_>) -> Option<f64> {
     let unsigned = text(variable, "_Unsigned").is_some_and(|v| v.eq_ignore_ascii_case("true"));
     match variable.vartype() {
@@ -129,7 +128,7 @@ pub(crate) fn wrap_of(variable: &Variable<'_>) -> Option<f64> {
     }
 }
 
-/// The number that a stored one stands for, given [`wrap_of`] its variable.
+/// The unsigned value of a stored number, given [`wrap_of`] its variable.
 pub(crate) fn as_meant(stored: f64, wrap: Option<f64>) -> f64 {
     match wrap {
         Some(wrap) if stored < 0.0 => stored + wrap,
@@ -137,8 +136,7 @@ pub(crate) fn as_meant(stored: f64, wrap: Option<f64>) -> f64 {
     }
 }
 
-/// How a missing value is stored, given [`wrap_of`] its variable: some files name 255 for what is stored as the byte
-/// -1.
+/// The stored form of a missing value, given [`wrap_of`] its variable: some files give 255 for the stored byte -1.
 pub(crate) fn as_stored(missing: f64, wrap: Option<f64>) -> f64 {
     match wrap {
         Some(wrap) if missing >= wrap / 2.0 => missing - wrap,
@@ -146,8 +144,8 @@ pub(crate) fn as_stored(missing: f64, wrap: Option<f64>) -> f64 {
     }
 }
 
-/// The range of valid stored numbers. Where the range is given in floats but integers are packed, it is taken to be of
-/// unpacked values: a common misreading of CF.
+/// The range of valid stored numbers. A range given in floats for packed integers is assumed to apply to unpacked
+/// values, a common misreading of CF.
 fn valid_range(
     variable: &Variable<'_>,
     wrap: Option<f64>,
@@ -177,9 +175,9 @@ fn valid_range(
             .into_iter()
             .any(is_float);
     let is_single = variable.vartype() == NcVariableType::Float(FloatType::F32);
-    // To the nearest number that can be stored: the extremes of a file, by which it was packed, are often its bounds.
+    // Rounded to the nearest storable number: the bounds are often the extremes by which the file was packed.
     let stored = |bound: Option<f64>, open: f64| match (bound, wrap) {
-        // An open end, too, is the other one where the scale factor is negative.
+        // With a negative scale factor, an open end changes sides, too.
         (bound, _) if of_values => ((bound.unwrap_or(open) - offset) / scale).round(),
         (None, _) => open,
         (Some(bound), Some(_)) => as_meant(bound, wrap),
@@ -187,17 +185,17 @@ fn valid_range(
         (Some(bound), _) => bound,
     };
     let (low, high) = (stored(low, f64::NEG_INFINITY), stored(high, f64::INFINITY));
-    // A negative scale factor turns the bounds round.
+    // A negative scale factor swaps the bounds.
     Some((low.min(high), low.max(high)))
 }
 
-/// Values as they are stored.
+/// Values in their stored type.
 pub(crate) enum Stored {
     Single(Vec<f32>),
     Other(Vec<f64>),
 }
 
-/// Reads the values at `extents` as they are stored.
+/// Reads the values at `extents` in their stored type.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] naming file and variable.
@@ -218,10 +216,10 @@ pub(crate) fn stored(
     })
 }
 
-/// Planes (lat, lon) of stored values, one after the other, in file order; `transposed` if longitude varies slowest.
+/// Consecutive planes (lat, lon) of stored values, in file order; `transposed` if longitude varies slowest.
 ///
 /// # Errors
-/// [`DataError::Unreadable`] if their number is not that of the cells of so many planes.
+/// [`DataError::Unreadable`] if the number of values does not match the number of planes.
 pub(crate) fn planes(
     path: &Path,
     stored: Stored,

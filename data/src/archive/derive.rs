@@ -1,15 +1,16 @@
-//! Channels computed from others: column water, humidity near the ground, height of the lowest model level and of 1000 hPa.
+//! Channels derived from others: column water, near-surface humidity, heights of the lowest model level and of 1000
+//! hPa.
 
 use super::units::GRAVITY;
 use ndarray::{Array2, ArrayView2, ArrayView3, ArrayViewMut2};
 
-/// ∫ q dp / g in kg m-2: trapezoids between the levels above ground, and the layer between the lowest of them and the
+/// ∫ q dp / g in kg m-2: trapezoids between the levels above ground, plus the layer between the lowest of them and the
 /// surface.
 ///
-/// Levels below ground (pressure above `ps`) hold extrapolated values and do not count. The surface layer has the
-/// near-surface humidity at its bottom where `qref` is given, else that of the lowest level. NaN in columns without a
-/// number: of `ps`, which would tell the levels below ground, or of `q` at any level above it; without `ps` two levels
-/// must have one.
+/// Levels below ground (pressure above `ps`) hold extrapolated values and are ignored. The bottom of the surface layer
+/// has the near-surface humidity `qref` if given, otherwise that of the lowest level. The result is NaN where `ps` is
+/// missing, which is needed to find the levels below ground, or where `q` is missing at any level above ground. Without
+/// `ps`, at least two levels need a value.
 ///
 /// # Shapes
 /// `levels_pa` l, `q` (l, lat, lon) in kg kg-1, `ps` (lat, lon) in Pa.
@@ -50,7 +51,7 @@ pub fn precipitable_water(
                 ((sum + 0.5 * (humidity + bottom) * (surface - p)) / GRAVITY) as f32
             }
             Some(_) if layers > 0 => (sum / GRAVITY) as f32,
-            // A level alone has no depth.
+            // A single level has no depth.
             _ => f32::NAN,
         }
     })
@@ -69,20 +70,20 @@ pub(super) fn humidity_of_dewpoint(dewpoint_k: f32, pa: f32) -> f32 {
 /// Pressure at the middle of CAM5's lowest layer (30 levels) over surface pressure: its `hybm`.
 const LOWEST_SIGMA: f64 = 0.992_556_1;
 
-/// Height, m, of the middle of CAM5's lowest layer, from temperature (K) and specific humidity near the ground.
+/// Height in m of the middle of CAM5's lowest layer, from near-surface temperature (K) and specific humidity.
 ///
-/// The hypsometric equation with CAM5's constants; on 33,240 points of CAM5 it is 0.13 m too high on average, 0.4 m at
-/// most.
+/// The hypsometric equation with CAM5's constants; at 33,240 points of CAM5 it is too high by 0.13 m on average and 0.4
+/// m at most.
 pub(super) fn lowest_level_height(temperature_k: f32, humidity: f32) -> f32 {
     let virtual_k = f64::from(temperature_k) * (1.0 + 0.608 * f64::from(humidity));
     (287.04 / 9.80616 * virtual_k * -LOWEST_SIGMA.ln()) as f32
 }
 
-/// Fills heights (m) of 1000 hPa where they are missing, from sea-level pressure (Pa) and the temperature near the ground
-/// (K): the hypsometric equation for the layer between them.
+/// Fills in missing 1000 hPa heights (m) from sea-level pressure (Pa) and near-surface temperature (K), using the
+/// hypsometric equation for the layer between them.
 ///
-/// Where no temperature is known it is that of the standard atmosphere. A temperature that is 10 K off makes 15 m in a low
-/// of 950 hPa, whose 1000 hPa are 450 m below sea level.
+/// Where the temperature is unknown, the standard atmosphere's is used. In a low of 950 hPa, whose 1000 hPa level is
+/// 450 m below sea level, a temperature error of 10 K changes the height by 15 m.
 pub(super) fn complete_heights(
     mut heights_m: ArrayViewMut2<'_, f32>,
     psl_pa: &Array2<f32>,

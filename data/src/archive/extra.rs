@@ -1,17 +1,17 @@
-//! Fields that are no channels but serve the heuristics where a file has them: vapour transport, single levels.
+//! Fields besides the channels that the heuristics use if a file has them: vapour transport, single levels.
 
 use super::coordinates::nearest_level;
-use super::scan::Source;
+use super::scan::FieldSource;
 use super::{Archive, Place, alias};
 use crate::error::Result;
 use ndarray::Array2;
 
-/// Vertically integrated vapour transport as a file has it, kg m-1 s-1.
+/// Vertically integrated vapour transport as stored in a file, kg m-1 s-1.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoredTransport {
     /// Eastward and northward parts (`VIWVE` and `VIWVN`, `TUQ` and `TVQ`, `uIVT` and `vIVT`).
     Components([Array2<f32>; 2]),
-    /// Its size alone (`IVT`).
+    /// Magnitude only (`IVT`).
     Magnitude(Array2<f32>),
 }
 
@@ -23,11 +23,11 @@ impl Archive {
         index < self.times.len() && (has(Magnitude) || has(Eastward) && has(Northward))
     }
 
-    /// Vapour transport as the files have it; `None` if they do not. Components are preferred to the magnitude.
+    /// Reads the stored vapour transport; `None` if there is none. Components are preferred to the magnitude.
     ///
     /// # Errors
     /// [`crate::DataError::Unreadable`] if a file is damaged; [`crate::DataError::BadVariable`] if it has no valid
-    /// value at all; [`crate::DataError::Invalid`] if there is no such time.
+    /// value; [`crate::DataError::Invalid`] if there is no such time.
     pub fn read_transport(&self, index: usize) -> Result<Option<StoredTransport>> {
         use alias::Transport::{Eastward, Magnitude, Northward};
         self.check(index)?;
@@ -41,14 +41,14 @@ impl Archive {
         Ok(magnitude.map(StoredTransport::Magnitude))
     }
 
-    /// Whether a file of the time has that field at that level, as [`Self::read_level`] would find it.
+    /// Whether a file of the time has this field at this level, as [`Self::read_level`] would find it.
     pub fn has_level(&self, index: usize, name: &str, hpa: f64) -> bool {
         index < self.times.len() && self.level_source(index, name, hpa).is_some()
     }
 
-    /// One level of a field on pressure levels; `None` if no file of the time has that field at that level.
+    /// Reads one level of a field on pressure levels; `None` if no file of the time has it.
     ///
-    /// Names are those of [`Archive::read_levels`]. The nearest level is taken, which must be within 0.5 hPa.
+    /// Names are those of [`Archive::read_levels`]. Takes the nearest level within 0.5 hPa.
     ///
     /// # Errors
     /// As [`Self::read_transport`].
@@ -60,13 +60,13 @@ impl Archive {
             .transpose()
     }
 
-    /// Where a field stands at a level: its variable, and the number of the level.
+    /// The variable and level index of a field at a level.
     fn level_source(
         &self,
         index: usize,
         name: &str,
         hpa: f64,
-    ) -> Option<(Place, (&Source, usize))> {
+    ) -> Option<(Place, (&FieldSource, usize))> {
         let family = alias::family(name);
         self.first_with(index, |layout| {
             let mut fields = layout.levels.iter().chain(&layout.picked);
@@ -79,12 +79,12 @@ impl Archive {
         })
     }
 
-    /// Where a part of the transport stands at a time.
+    /// The variable that holds a part of the transport at a time.
     pub(super) fn transport_source(
         &self,
         index: usize,
         part: alias::Transport,
-    ) -> Option<(Place, &Source)> {
+    ) -> Option<(Place, &FieldSource)> {
         self.first_with(index, |layout| {
             let mut fields = layout.transport.iter();
             let (_, source) = fields.find(|(found, _)| *found == part)?;
@@ -103,7 +103,7 @@ impl Archive {
         &self,
         index: usize,
         place: Place,
-        source: &Source,
+        source: &FieldSource,
         level: Option<usize>,
     ) -> Result<Array2<f32>> {
         let mut plane = Array2::zeros(self.grid.shape());

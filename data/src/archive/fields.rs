@@ -1,24 +1,24 @@
-//! The variables that a field would be read from, found without reading any.
+//! Finds the variables that a field would be read from, without reading them.
 
-use super::read::{Derivation, How};
-use super::scan::{Levels, Source};
+use super::read::{ChannelOrigin, Derivation};
+use super::scan::{FieldSource, Levels};
 use super::{Archive, alias};
 use crate::Variable;
 use std::collections::BTreeSet;
 
-/// A variable of a file, in the file's own words.
+/// A variable as described in its file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoredField {
     /// Its name.
     pub name: String,
     /// Its unit; `None` if the file names none.
     pub unit: Option<String>,
-    /// The pressures of its levels, Pa, ascending; empty if it is read without levels, or at one of them.
+    /// Pressures of its levels in Pa, ascending; empty if it is read without levels, or at a single one.
     pub levels_pa: Vec<f64>,
 }
 
 impl StoredField {
-    fn of(source: &Source) -> Self {
+    fn of(source: &FieldSource) -> Self {
         Self {
             name: source.name.clone(),
             unit: source.unit.clone(),
@@ -37,7 +37,7 @@ impl StoredField {
 }
 
 impl Archive {
-    /// The variables that [`Self::read_transport`] reads at a time; none if the files have no vapour transport.
+    /// The variables that [`Self::read_transport`] reads at a time; empty if the files have no vapour transport.
     pub fn transport_fields(&self, index: usize) -> Vec<StoredField> {
         use alias::Transport::{Eastward, Magnitude, Northward};
         if index >= self.times.len() {
@@ -62,17 +62,18 @@ impl Archive {
         Some(StoredField::on_levels(levels))
     }
 
-    /// The variables that a channel of a time is read or computed from, some perhaps twice; none if it is not there.
+    /// The variables that a channel of a time is read or computed from, possibly with duplicates; empty if the channel
+    /// is unavailable.
     ///
-    /// Column water that is summed over levels begins with the humidity on these.
+    /// For integrated column water, humidity on pressure levels comes first.
     pub fn channel_fields(&self, index: usize, variable: Variable) -> Vec<StoredField> {
         if index >= self.times.len() {
             return Vec::new();
         }
         let derivation = match self.how(index, variable) {
             None => return Vec::new(),
-            Some(How::Direct(_, source)) => return vec![StoredField::of(source)],
-            Some(How::Computed(derivation)) => derivation,
+            Some(ChannelOrigin::Direct(_, source)) => return vec![StoredField::of(source)],
+            Some(ChannelOrigin::Computed(derivation)) => derivation,
         };
         let own = match derivation {
             Derivation::ColumnWater(_, levels) => Some(StoredField::on_levels(levels)),
@@ -84,8 +85,8 @@ impl Archive {
         own.into_iter().chain(others).collect()
     }
 
-    /// The first time of each combination of files of the same makes: which variables there are at any time, and on
-    /// which levels, is seen at one of these.
+    /// The first time of each combination of file layouts. Together these times show all variables and levels of the
+    /// archive.
     pub fn times_of_makes(&self) -> Vec<usize> {
         let mut seen = BTreeSet::new();
         let makes = |index: usize| -> Vec<usize> {

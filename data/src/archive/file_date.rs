@@ -6,10 +6,10 @@ use std::path::Path;
 
 /// The time in a name such as `data-1996-08-26-03-1.nc` (DeepCAM: step 3 of 3 hours, run 1), `x.2001-05-06-10800.nc`
 /// (CESM: seconds of the day), `wrfout_d01_2001-05-06_06_30_00` (WRF), `x_2001-05-06T0600.nc`, `x_2001050612.nc`,
-/// `x_20010506_0600.nc` or `x_20010506.nc`; nothing if a lead of a forecast stands behind the time of day. Other numbers
-/// behind a date are no time: it is midnight.
+/// `x_20010506_0600.nc` or `x_20010506.nc`. `None` if a forecast lead time follows the time of day. Other numbers after
+/// a date are not times; the time is then midnight.
 ///
-/// Names carry no calendar: noleap is assumed where the name is CAM's, standard elsewhere.
+/// Names carry no calendar: noleap is assumed for CAM's names, standard for others.
 pub(crate) fn from_name(path: &Path) -> Option<Time> {
     let stem = path.file_stem()?.to_string_lossy().into_owned();
     let groups = groups(&stem);
@@ -34,18 +34,18 @@ pub(crate) fn from_name(path: &Path) -> Option<Time> {
     instant(Calendar::Standard, date, seconds)
 }
 
-/// Digits side by side in a name.
+/// A run of digits in a name.
 struct Group<'n> {
     digits: &'n str,
-    /// What stands between the group before and this one.
+    /// The text between the previous group and this one.
     before: &'n str,
-    /// The letters right behind.
+    /// The letters that directly follow.
     after: &'n str,
 }
 
 impl Group<'_> {
-    /// Whether it belongs to what stands before it, as in `20010506_0600` and `2001-05-06T06Z`, and is no part of a word,
-    /// as in `20010506_025deg`, `20010506_1000hPa` or `20010506_12hourly`.
+    /// Whether it continues the preceding date, as in `20010506_0600` and `2001-05-06T06Z`, rather than being part of a
+    /// word, as in `20010506_025deg`, `20010506_1000hPa` or `20010506_12hourly`.
     fn is_behind(&self) -> bool {
         let joined = ["_", "-", ".", "T", "t", "_t", "-t", ".t", "_T", "-T", ".T"];
         let is_hour = self.digits.len() == 2 && self.digits < "24";
@@ -57,16 +57,16 @@ impl Group<'_> {
             }
     }
 
-    /// Whether the name itself says that it is a time of day, as `T1000` and `0610Z` do.
+    /// Whether the name marks it as a time of day, as `T1000` and `0610Z` do.
     fn is_marked(&self) -> bool {
         self.before.ends_with(['T', 't']) || ["z", "Z", "UTC"].contains(&self.after)
     }
 
-    /// Whether it cannot be a time of day, but is a member, a level or a version.
+    /// Whether it cannot be a time of day, but must be a member, a level or a version.
     fn is_other(&self) -> bool {
         match self.digits.len() {
             3 => true,
-            // Minutes of a time of day are round; 2001 is a year, and 1000 a level.
+            // Minutes of a time of day are round numbers; 2001 is a year, and 1000 a level.
             4 if !self.is_marked() => {
                 let (hour, minute) = self.digits.split_at(2);
                 hour >= "24" || self.digits == "1000" || !["00", "15", "30", "45"].contains(&minute)
@@ -77,7 +77,7 @@ impl Group<'_> {
     }
 }
 
-/// All groups of digits of a name.
+/// All digit groups of a name.
 fn groups(stem: &str) -> Vec<Group<'_>> {
     let mut found = Vec::new();
     let mut rest = stem;
@@ -102,7 +102,7 @@ fn is_date(groups: &[Group<'_>]) -> bool {
     lengths == [4, 2, 2]
 }
 
-/// Seconds of the day in what follows year, month and day, 0 where nothing does.
+/// Seconds of the day in the groups that follow year, month and day; 0 if there are none.
 fn seconds_behind(groups: &[Group<'_>], of_deepcam: bool) -> Option<i64> {
     let Some(next) = groups.first() else {
         return Some(0);
@@ -110,17 +110,18 @@ fn seconds_behind(groups: &[Group<'_>], of_deepcam: bool) -> Option<i64> {
     match next.digits.len() {
         2 if of_deepcam => Some(3 * 3600 * next.digits.parse::<i64>().ok()?),
         5 => clock_seconds(next.digits),
-        // The last day of a range.
+        // The end date of a range.
         _ if is_date(groups) => Some(0),
         2..=6 if next.is_behind() && !next.is_other() => clock_of(groups),
         _ => Some(0),
     }
 }
 
-/// Seconds of the day of the first group, or of `hh:mm`, `hh:mm:ss`, `hh-mm-ss` and `hh_mm_ss` in several.
+/// Seconds of the day in the first group, or in several of the form `hh:mm`, `hh:mm:ss`, `hh-mm-ss` or `hh_mm_ss`.
 fn clock_of(groups: &[Group<'_>]) -> Option<i64> {
     let hour = groups[0].digits;
-    // WRF's names where a colon is not allowed; members and versions stand so, too, and are seldom two below 60.
+    // WRF's names where colons are not allowed. Members and versions have the same form, but rarely two numbers below
+    // 60.
     if let [_, minute, second, ..] = groups
         && hour.len() == 2
         && [minute, second].into_iter().all(is_sixtieth)
@@ -142,13 +143,13 @@ fn clock_of(groups: &[Group<'_>]) -> Option<i64> {
     }
 }
 
-/// Whether a group may be minutes or seconds behind `_`.
+/// Whether a group may be minutes or seconds after `_`.
 fn is_sixtieth(group: &Group<'_>) -> bool {
     group.before == "_" && group.is_behind() && group.digits.len() == 2 && group.digits < "60"
 }
 
-/// Seconds of the day in what follows eight digits of a date, 0 where nothing does; nothing if a lead of a forecast
-/// follows that time, as in GFS's `20111011_0600_003`.
+/// Seconds of the day in what follows an eight-digit date; 0 if nothing does; `None` if a forecast lead follows that
+/// time, as in GFS's `20111011_0600_003`.
 fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
     let mut behind = groups.iter().take_while(|group| group.is_behind());
     let Some(next) = behind.next() else {
@@ -156,7 +157,7 @@ fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
     };
     let lead = behind.next().filter(|group| group.digits.len() == 3);
     match next.digits.len() {
-        // A level has no lead behind it.
+        // A level has no lead after it.
         2..=6 if next.is_other() && !(next.digits == "1000" && lead.is_some()) => Some(0),
         2..=6 if lead.is_some_and(|lead| lead.digits != "000") => None,
         2..=6 => clock_of(groups),
@@ -164,7 +165,7 @@ fn seconds_behind_packed(groups: &[Group<'_>]) -> Option<i64> {
     }
 }
 
-/// Seconds of the day of `hh`, `hhmm`, `hhmmss`, or of five digits, which are seconds; nothing of other digits.
+/// Seconds of the day for `hh`, `hhmm`, `hhmmss`, or five digits of seconds; `None` otherwise.
 fn clock_seconds(digits: &str) -> Option<i64> {
     let number = |from: usize, to: usize| digits.get(from..to)?.parse::<i64>().ok();
     let [hour, minute, second] = match digits.len() {
@@ -177,7 +178,7 @@ fn clock_seconds(digits: &str) -> Option<i64> {
     (hour < 24 && minute < 60 && second < 60).then_some(3600 * hour + 60 * minute + second)
 }
 
-/// The instant some seconds after the midnight of year, month and day.
+/// The instant this many seconds after the midnight of a date.
 fn instant(calendar: Calendar, date: [&str; 3], seconds: i64) -> Option<Time> {
     let [year, month, day] = date.map(|digits| digits.parse::<i64>().ok());
     let midnight = Time::new(calendar, year?, month?, day?, 0, 0, 0).ok()?;

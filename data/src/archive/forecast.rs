@@ -1,4 +1,4 @@
-//! Start and lead times of forecasts, and fields whose time differs from that of the rest of their file.
+//! Start and lead times of forecasts, and fields whose time differs from the rest of their file.
 
 use super::coordinates::TimeAxis;
 use super::nc;
@@ -6,11 +6,11 @@ use crate::{Calendar, Time};
 use netcdf::{File, Variable};
 use std::path::Path;
 
-/// The rank of names that may be those of the start of a forecast.
+/// Rank of names that may denote the start of a forecast.
 const START: usize = 3;
 
-/// Ranks the name of a time coordinate by how surely it holds the times that fields are valid at, the surest lowest:
-/// xarray keeps the start of a forecast beside them.
+/// Ranks names of time coordinates by how certainly they hold valid times, most certain first: xarray keeps the start
+/// of a forecast next to them.
 pub(super) fn rank_of(name: &str) -> usize {
     if name.starts_with("time") {
         0
@@ -23,20 +23,20 @@ pub(super) fn rank_of(name: &str) -> usize {
     }
 }
 
-/// Whether a variable tells when forecasts began, as CF or as cfgrib say it.
+/// Whether a variable holds start times of forecasts, by the conventions of CF or cfgrib.
 pub(super) fn is_start(variable: &Variable<'_>) -> bool {
     let long_name = nc::text(variable, "long_name").unwrap_or_default();
     nc::text(variable, "standard_name").as_deref() == Some("forecast_reference_time")
         || long_name.starts_with("initial time of forecast")
 }
 
-/// Whether a variable tells when forecasts began, or has a name that says so, as in NCAR's archive.
+/// Whether a variable holds start times of forecasts, or has a name that suggests it, as in NCAR's archive.
 pub(super) fn may_be_start(variable: &Variable<'_>) -> bool {
     is_start(variable) || rank_of(&variable.name().to_ascii_lowercase()) == START
 }
 
-/// Whether the times of an axis are those that fields are valid at, as far as the file says: it calls them so, or they
-/// are CF's `time` and no other of the file's times are called valid and differ.
+/// Whether the times of an axis are valid times, as far as the file says: it declares them so, or the axis is CF's
+/// `time` and the file has no different times that are called valid.
 pub(super) fn is_valid_time(path: &Path, axis: &Variable<'_>, others: &[Variable<'_>]) -> bool {
     let differs = |other: &Variable<'_>| {
         let (own, values) = (nc::coordinate(path, axis), nc::coordinate(path, other));
@@ -47,7 +47,7 @@ pub(super) fn is_valid_time(path: &Path, axis: &Variable<'_>, others: &[Variable
     is_called_valid(axis) || is_time_of_cf(axis) && !rivals.any(differs)
 }
 
-/// Whether a variable has CF's standard name of valid times and does not say that it is a start nevertheless.
+/// Whether a variable has CF's standard name of valid times and is not marked as a start time elsewhere.
 fn is_time_of_cf(variable: &Variable<'_>) -> bool {
     let text = |name: &str| nc::text(variable, name).unwrap_or_default();
     text("standard_name") == "time"
@@ -55,7 +55,7 @@ fn is_time_of_cf(variable: &Variable<'_>) -> bool {
         && !says_start(&text("long_name").to_ascii_lowercase())
 }
 
-/// Whether a long name is that of a start; a "time since initialization" is none.
+/// Whether a long name denotes a start time; "time since initialization" does not.
 fn says_start(long_name: &str) -> bool {
     let is_start = ["initial", "reference"].map(|word| long_name.contains(word));
     is_start.contains(&true) && !long_name.contains("since")
@@ -68,7 +68,7 @@ fn is_called_valid(variable: &Variable<'_>) -> bool {
     texts.any(|text| text.to_ascii_lowercase().contains("valid"))
 }
 
-/// Whether a variable tells how far ahead forecasts look, as CF, cfgrib or NCAR's archive say it.
+/// Whether a variable holds lead times, by the conventions of CF, cfgrib or NCAR's archive.
 fn is_lead(variable: &Variable<'_>) -> bool {
     let text = |name: &str| nc::text(variable, name).unwrap_or_default();
     if text("standard_name") == "forecast_period" || variable.name() == "step" {
@@ -87,7 +87,7 @@ fn is_lead(variable: &Variable<'_>) -> bool {
         && (says(variable.name()) || says(text("long_name")))
 }
 
-/// How far ahead a forecast looks, in words; `None` if not at all.
+/// Describes a forecast's lead time; `None` without one.
 pub(super) fn lead(path: &Path, file: &File) -> Option<String> {
     let mut leads = file.variables().filter(is_lead);
     leads.find_map(|lead| lead_of(path, &lead))
@@ -101,12 +101,12 @@ fn lead_of(path: &Path, lead: &Variable<'_>) -> Option<String> {
     })
 }
 
-/// Why the times of an axis are not those that fields are valid at; nothing if they are, as far as the file says.
+/// Why the times of an axis are not valid times; `None` if they are, as far as the file says.
 pub(super) fn begins_before(path: &Path, file: &File, axis: &Variable<'_>) -> Option<String> {
     if is_start(axis) {
         return lead(path, file);
     }
-    // A lead that has a dimension is one of the fields on it alone.
+    // A lead time with its own dimension applies only to the fields on that dimension.
     let leads = file.variables().filter(is_lead);
     let mut of_all = leads.filter(|lead| lead.dimensions().is_empty());
     if may_be_start(axis) {
@@ -116,16 +116,16 @@ pub(super) fn begins_before(path: &Path, file: &File, axis: &Variable<'_>) -> Op
     }
 }
 
-/// A dimension of length 1 whose coordinate says that what stands on it is of another time than the file.
+/// A dimension of length 1 whose coordinate has another time than the rest of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct OtherTime {
     pub dimension: String,
     pub found: String,
-    /// The coordinate is a lead, which also moves the times of a time axis.
+    /// Whether the coordinate is a lead time, which also shifts the times of a time axis.
     pub is_lead: bool,
 }
 
-/// The dimensions whose coordinates say that what stands on them is of another time than the file.
+/// The dimensions whose coordinates have another time than the rest of the file.
 pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<OtherTime> {
     let mut found = Vec::new();
     for dimension in file.dimensions() {
@@ -151,7 +151,7 @@ pub(super) fn other_times(path: &Path, file: &File, axis: &TimeAxis) -> Vec<Othe
     found
 }
 
-/// The time of some coordinates, in words, if none of them has that of the axis.
+/// The time of some coordinates, formatted, if none of them matches the axis.
 fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> Option<String> {
     let told = coordinates.iter().filter(|v| !may_be_start(v));
     let told: Vec<(String, Time)> = told
@@ -166,7 +166,7 @@ fn another_time(path: &Path, coordinates: &[Variable<'_>], axis: &TimeAxis) -> O
     differs.then(|| format!("`{name}`, which is {time}"))
 }
 
-/// The first time of a variable, whose calendar is that of the axis unless it names one; `None` if it is no time axis.
+/// The first time of a variable, in its own calendar or else the axis's; `None` if it is not a time axis.
 fn instant_of(path: &Path, variable: &Variable<'_>, of_axis: Calendar) -> Option<Time> {
     let unit = nc::text(variable, "units").filter(|unit| Time::are_units(unit))?;
     let calendar = match nc::text(variable, "calendar") {

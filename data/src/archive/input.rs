@@ -1,25 +1,25 @@
-//! From what a user types to a list of files.
+//! Expands an input argument to a list of files.
 
 use crate::error::{DataError, FileFault, InputFault, Result};
 use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
-/// Endings of files that may be netCDF.
+/// Endings of possible netCDF files.
 const ENDINGS: [&str; 6] = ["nc", "nc4", "cdf", "h5", "hdf5", "netcdf"];
 
-/// Characters that are shown of a line that is no path.
+/// How many characters of an invalid line messages show.
 const SHOWN: usize = 60;
 
-/// Characters that make a glob.
+/// Characters that make an argument a glob.
 const WILD: [char; 3] = ['*', '?', '['];
 
-/// What the lines of a list name.
+/// What the lines of a list file name.
 #[derive(Clone, Copy)]
 struct Wanted {
     is_one: fn(&Path) -> bool,
     name: &'static str,
-    /// What a text is that is no such list.
+    /// Describes other texts.
     other: &'static str,
 }
 
@@ -35,7 +35,7 @@ const FOLDERS: Wanted = Wanted {
     other: "no list of folders",
 };
 
-/// The files of a path, a folder, a glob or a list file, sorted by name.
+/// The files of a path, folder, glob or list file, sorted by name.
 ///
 /// # Errors
 /// [`DataError::NoInput`] or [`DataError::Io`] saying what was looked for.
@@ -83,8 +83,8 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The folders that an input names: a folder itself, those of a glob sorted by name, those of a text file with one a
-/// line in its order.
+/// The folders named by an input: a folder itself, those matching a glob sorted by name, or those listed in a text
+/// file, one per line, in its order.
 ///
 /// # Errors
 /// [`DataError::NoInput`] or [`DataError::Io`] saying what was looked for.
@@ -116,8 +116,7 @@ pub fn folders_of(input: &Path) -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// What matches a glob, as shells have it: hidden names, such as those of files that are being written, only where the
-/// glob has their dot.
+/// Expands a glob as shells do: hidden names, such as those of files being written, only match an explicit dot.
 fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let bad =
         |error: glob::PatternError| DataError::no_input(pattern, format!("bad pattern: {error}"));
@@ -128,7 +127,7 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     let found = found.filter_map(|found| match found {
         Ok(path) => (!is_hidden(&path, &dotted)).then_some(path),
         Err(error) => {
-            // No reason to stop: a pattern may meet `lost+found`.
+            // Not fatal: a pattern may match `lost+found`.
             let (path, why) = (error.path().display(), error.error());
             tracing::warn!("`{path}` cannot be looked into, so nothing of it is read: {why}");
             None
@@ -137,8 +136,8 @@ fn matching(pattern: &str) -> Result<Vec<PathBuf>> {
     Ok(found.collect())
 }
 
-/// Whether a path has a hidden name that none of the parts of a glob with a dot allows. The option of `glob` for this finds
-/// nothing by `.*` either, and panics at names that are not UTF-8.
+/// Whether a path has a hidden name that no part of the glob with an explicit dot matches. The `glob` crate's own
+/// option does not match `.*` either, and panics on names that are not UTF-8.
 fn is_hidden(path: &Path, dotted: &[glob::Pattern]) -> bool {
     path.iter().any(|name| {
         let name = name.to_string_lossy();
@@ -154,7 +153,7 @@ fn looks_like_data(path: &Path) -> bool {
     ending.is_some_and(|ending| ENDINGS.contains(&ending.as_str()))
 }
 
-/// Whether the file starts as netCDF classic or HDF5 do.
+/// Whether the file starts like netCDF classic or HDF5.
 fn has_magic(path: &Path) -> Result<bool> {
     let start = start_of(path)?;
     Ok(start.starts_with(b"CDF") || start.starts_with(b"\x89HDF"))
@@ -170,11 +169,11 @@ fn start_of(path: &Path) -> Result<Vec<u8>> {
     Ok(start)
 }
 
-/// What a file is that is often taken for netCDF, by its first bytes; none of what they do not tell.
+/// The format of a file that is often mistaken for netCDF, from its first bytes; `None` if they do not tell.
 pub(crate) fn other_format(path: &Path) -> Option<FileFault> {
     let start = start_of(path).ok()?;
     let small = start.to_ascii_lowercase();
-    // The eighth byte of GRIB is its edition: text may begin with these letters.
+    // The eighth byte of GRIB is its edition: text may also begin with these letters.
     if start.starts_with(b"GRIB") && matches!(start.get(7), Some(1 | 2)) {
         Some(FileFault::Grib)
     } else if start.starts_with(b"PK\x03\x04") {
@@ -223,7 +222,7 @@ fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
         .map(str::trim)
         .filter(|line| !line.is_empty() && !line.starts_with('#'));
     let path_of = |line: &str| {
-        // Paths count from the list's folder, or else from where the command runs.
+        // Paths are relative to the list's folder, or else to the working directory.
         let (in_folder, as_it_is) = (folder.join(line), PathBuf::from(line));
         if is_one(&in_folder) {
             return Ok(in_folder);
@@ -232,7 +231,7 @@ fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
             return Ok(as_it_is);
         }
         let reason = if line.contains(',') {
-            // The header of a table may have hundreds of letters.
+            // The header of a table may be hundreds of characters long.
             format!(
                 "it is a table or another text, {other} (`{}`)",
                 beginning(line)
@@ -245,7 +244,7 @@ fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
     lines.map(path_of).collect()
 }
 
-/// A line, cut short where it is long.
+/// A line, truncated if it is long.
 fn beginning(line: &str) -> String {
     match line.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}...", &line[..end]),

@@ -1,4 +1,4 @@
-//! Fields on pressure levels, read whole.
+//! Reads whole fields on pressure levels.
 
 use super::scan::Levels;
 use super::{Archive, Place, alias};
@@ -7,13 +7,14 @@ use crate::error::{DataError, Result};
 use ndarray::{Array3, Axis};
 
 impl Archive {
-    /// A field on pressure levels, `(level, lat, lon)`, from the top of the atmosphere down, with its pressures in Pa.
+    /// Reads a field on pressure levels, `(level, lat, lon)`, from the top of the atmosphere down, with its pressures
+    /// in Pa.
     ///
-    /// The name is the file's own, or any name of the same field (`U`, `ua` and `u_component_of_wind` are one); winds,
-    /// temperature, height and humidity come in SI units, other fields as they are.
+    /// The name is the file's own, or any alias of the field (`U`, `ua` and `u_component_of_wind` are the same); winds,
+    /// temperature, height and humidity are converted to SI units, other fields are unchanged.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] with the fields on levels that are there; as [`Self::read`] otherwise.
+    /// [`DataError::MissingVariable`] listing the fields on levels that exist; otherwise as [`Self::read`].
     pub fn read_levels(&self, index: usize, name: &str) -> Result<(Vec<f64>, Array3<f32>)> {
         self.check(index)?;
         let Some((place, levels)) = self.levels_named(index, name) else {
@@ -33,7 +34,7 @@ impl Archive {
         Ok((pressure_pa, field))
     }
 
-    /// Where a field on pressure levels stands at a time, as [`Self::read_levels`] finds it.
+    /// The place of a field on pressure levels at a time, as [`Self::read_levels`] finds it.
     pub(super) fn levels_named(&self, index: usize, name: &str) -> Option<(Place, &Levels)> {
         let family = alias::family(name);
         let of_name = |l: &&Levels| l.source.name.eq_ignore_ascii_case(name);
@@ -42,8 +43,8 @@ impl Archive {
         own.or_else(|| self.first_with(index, |layout| layout.levels.iter().find(of_family)))
     }
 
-    /// Where the files of a time have the fields that some channels are levels of, such as "`ta`, `zg` at 850, 500, 250
-    /// hPa; `U` on model levels"; `None` if they have none of them on levels.
+    /// Describes the level fields in a time's files that contain some channels, such as "`ta`, `zg` at 850, 500, 250
+    /// hPa; `U` on model levels"; `None` if there are none.
     pub fn levels_instead(&self, index: usize, channels: &[Variable]) -> Option<String> {
         let mut told: Vec<(String, Vec<&str>)> = Vec::new();
         for family in channels.iter().filter_map(|v| alias::family_of(*v)) {
@@ -78,7 +79,7 @@ impl Archive {
         self.read_levels_by(levels.source.levels_at_once(rows * columns), place, levels)
     }
 
-    /// [`Self::read_all_levels`], so many at once.
+    /// [`Self::read_all_levels`], this many levels at once.
     fn read_levels_by(
         &self,
         at_once: usize,
@@ -104,7 +105,7 @@ impl Archive {
     }
 }
 
-/// The levels of a field, in words.
+/// Lists the levels of a field.
 fn at_hpa(levels: &Levels) -> String {
     let hpa = levels.pressure_pa.iter().map(|pa| (pa / 100.0).to_string());
     format!("at {} hPa", hpa.collect::<Vec<_>>().join(", "))

@@ -1,12 +1,12 @@
 //! A simulation: many netCDF files of any dialect, seen as one time axis.
 //!
 //! Variables are found by name (the aliases of CAM, ERA5, MERRA-2, CMIP and GFS), on any latitude-longitude grid in any
-//! order, in any convertible unit. What was guessed, replaced or skipped on the way is listed by [`Archive::problems`].
+//! order, in any convertible unit. [`Archive::problems`] lists everything that was guessed, replaced or skipped.
 //!
-//! How files become fields: `input` lists the files. `scan` looks at each of them once, with `coordinates` for its axes
-//! and `candidate` for its variables, whose names are in `alias` and whose units are in `units`. `build` puts all files
-//! on one time axis. `read` then reads the fields of a time: `decode` turns stored numbers into values, and `derive`
-//! computes channels that the files lack.
+//! How files become fields: `input` lists the files. `scan` examines each of them once, using `coordinates` for its
+//! axes and `candidate` for its variables, whose names are in `alias` and whose units are in `units`. `build` merges
+//! all files into one time axis. `read` then reads the fields of a time: `decode` turns stored numbers into values, and
+//! `derive` computes channels that the files lack.
 
 mod alias;
 mod build;
@@ -51,7 +51,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// What to do with an input file that cannot be used.
+/// How to handle an unusable input file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadFiles {
     /// Stop, naming it.
@@ -72,14 +72,14 @@ pub(crate) struct Place {
 /// Many files seen as one time axis. Reading takes `&self` and may be done from several threads.
 pub struct Archive {
     files: Vec<(PathBuf, usize)>,
-    /// Length and modification time of each file when it was last looked at, to notice that it has changed.
+    /// Length and modification time of each file when last examined, to detect changes.
     facts: Mutex<Vec<FileFacts>>,
     /// What files of one make have in common; `files` holds indices into it.
     layouts: Vec<Layout>,
     grid: Arc<LatLonGrid>,
     calendar: Calendar,
     times: Vec<Time>,
-    /// Where each time stands: in several files if variables are split over them.
+    /// The files that hold each time: several if variables are split over files.
     places: Vec<Vec<Place>>,
     /// The times of each file, as (place on the axis, index in the file). Computed only once a file is found to have
     /// changed.
@@ -89,7 +89,7 @@ pub struct Archive {
     /// The sentences of `problems`.
     told: Vec<String>,
     skipped_files: usize,
-    /// Whether Z1000 was blank somewhere, and computed there.
+    /// Whether Z1000 was missing somewhere and was computed there.
     has_completed_heights: AtomicBool,
     open: nc::FileCache,
 }
@@ -110,11 +110,11 @@ impl Archive {
         Self::open_with(input, BadFiles::Fail)
     }
 
-    /// As [`Self::open`], with a choice about files that cannot be used.
+    /// Like [`Self::open`], with a choice of how to handle unusable files.
     ///
     /// # Errors
-    /// [`crate::DataError::NoInput`] if nothing usable is left; [`crate::DataError::Mismatch`] if files differ in grid or
-    /// calendar.
+    /// [`crate::DataError::NoInput`] if no usable file is left; [`crate::DataError::Mismatch`] if files differ in grid
+    /// or calendar.
     pub fn open_with(input: &str, bad_files: BadFiles) -> Result<Self> {
         let paths = files_of(input)?;
         let found = (paths.iter()).map(|path| on_library_thread(|| scan::scan(path)));
@@ -141,7 +141,7 @@ impl Archive {
         time.find_in(&self.times)
     }
 
-    /// The channels that every time has, in model order: as such, as a level, by a stated stand-in, or computed.
+    /// The channels available at every time, in model order: directly, as a level, by a declared stand-in, or computed.
     pub fn available(&self) -> &[Variable] {
         &self.available
     }
@@ -151,8 +151,8 @@ impl Archive {
         &self.told
     }
 
-    /// Those of [`Self::problems`] that concern these channels, or what they are computed from at the first time, or no
-    /// channel in particular. Channels that are missing at the same times share a sentence.
+    /// Those [`Self::problems`] that concern these channels, or what they are computed from at the first time, or no
+    /// particular channel. Channels that are missing at the same times share a sentence.
     pub fn problems_of(&self, used: &[Variable]) -> Vec<String> {
         let used = self.with_sources(0, used);
         problem::together(
@@ -167,11 +167,11 @@ impl Archive {
         self.skipped_files
     }
 
-    /// A sentence for the user if fields that were read so far have been completed.
+    /// A note for the user if fields read so far have been completed.
     ///
-    /// Many files leave levels below the ground blank (MERRA-2's, many of CMIP's), and in nearly every low 1000 hPa is
-    /// below the ground: cyclones would be where Z1000 is missing. It is computed there from PSL and TREFHT, as models
-    /// do that write such levels, or the standard atmosphere's temperature.
+    /// Many files omit levels below ground (MERRA-2's, many of CMIP's), and in nearly every low 1000 hPa is below
+    /// ground, so Z1000 would be missing exactly where cyclones are. It is computed there from PSL and TREFHT, as
+    /// models do that write these levels, or with the standard atmosphere's temperature.
     pub fn completed(&self) -> Option<&'static str> {
         let is_completed = self.has_completed_heights.load(Ordering::Relaxed);
         is_completed.then_some(
@@ -184,7 +184,7 @@ impl Archive {
         self.files.iter().map(|(path, _)| path.as_path())
     }
 
-    /// The first file of each make, and how many files are of that make: those with the same names of variables.
+    /// The first file of each layout (files with the same variable names), and the number of such files.
     pub(crate) fn makes(&self) -> Vec<(&Path, usize)> {
         let mut makes: Vec<(&[String], &Path, usize)> = Vec::new();
         for (path, layout) in &self.files {
@@ -211,14 +211,14 @@ impl Archive {
         (self.path(place), place.at)
     }
 
-    /// Whether the files of a time have a channel, as such or to be computed; its values may still prove unusable.
+    /// Whether the files of a time provide a channel, directly or computed; its values may still prove unusable.
     ///
-    /// A channel that [`Self::available`] lacks may be there at some times; this tells which without reading any.
+    /// Channels missing from [`Self::available`] may exist at some times; this finds them without reading any.
     pub fn offers(&self, index: usize, variable: Variable) -> bool {
         index < self.places.len() && self.how(index, variable).is_some()
     }
 
-    /// At how many times the files have a channel ([`Self::offers`]).
+    /// The number of times at which the files provide a channel ([`Self::offers`]).
     pub fn times_with(&self, variable: Variable) -> usize {
         if self.available.contains(&variable) {
             return self.times.len();
@@ -228,18 +228,18 @@ impl Archive {
         indices.filter(has).count()
     }
 
-    /// The first time at which the files lack one of some channels.
+    /// The first time at which the files lack one of these channels.
     pub fn first_without(&self, variables: &[Variable]) -> Option<usize> {
         let lacks = |index: usize| variables.iter().any(|&v| !self.offers(index, v));
         (0..self.times.len()).find(|&index| lacks(index))
     }
 
-    /// All files that hold fields of a time, in the order of the archive.
+    /// All files with fields of a time, in the order of the archive.
     pub fn files_at(&self, index: usize) -> impl Iterator<Item = &Path> {
         self.places[index].iter().map(|&place| self.path(place))
     }
 
-    /// Names of the fields on pressure levels in the files of a time.
+    /// Names of the pressure-level fields in the files of a time.
     pub fn level_fields(&self, index: usize) -> Vec<&str> {
         let layouts = self.places[index].iter().map(|&place| self.layout(place));
         let levels = layouts.flat_map(|layout| &layout.levels);

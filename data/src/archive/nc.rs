@@ -1,4 +1,4 @@
-//! The netCDF library, made safe to use: on one thread, with files kept open and attributes of any type.
+//! Safe access to the netCDF library: on one thread, with files kept open and attributes of any type.
 
 use super::classic;
 use crate::error::{DataError, FileFault, Result};
@@ -8,17 +8,18 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// So many files are kept open where each time is in one: reading in order needs two, several threads a few more.
+/// Number of files kept open if each time is in a single file: reading in order needs two, several threads a few more.
 const OPEN_FILES: usize = 8;
-/// And so many at most: each has its share of memory.
+/// Maximum number of files kept open, since each takes memory.
 const MOST_OPEN_FILES: usize = 64;
-/// Values of a coordinate: a header of a few bytes can tell of more than memory holds, of which none was written.
+/// Maximum length of a coordinate: a few bytes of header can declare more values than fit into memory, without any
+/// being written.
 const MOST_VALUES: usize = 1 << 24;
 
 /// Runs `act` on the one thread that calls the netCDF library.
 ///
-/// The library is not thread-safe, and the HDF5 below it keeps its error printing per thread: netCDF turns it off where
-/// it is first used, and every other thread would fill the terminal with tracebacks of harmless probes.
+/// The library is not thread-safe, and the underlying HDF5 has per-thread error printing: netCDF disables it only on
+/// the thread where it is first used, and any other thread would print tracebacks of harmless probes.
 pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     static THREAD: OnceLock<Option<rayon::ThreadPool>> = OnceLock::new();
     let build = || {
@@ -31,15 +32,14 @@ pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
     }
 }
 
-/// The files read last, open; used on the library's thread only.
+/// Recently read files, kept open; used only on the library's thread.
 pub(crate) struct FileCache {
     files: Mutex<VecDeque<(usize, File)>>,
     room: usize,
 }
 
 impl FileCache {
-    /// An empty one, with room for the files of a time, which are so many: with less, each would be opened again for
-    /// every time.
+    /// An empty cache with room for all files of a time: with less room, each would be reopened for every time.
     pub(crate) fn new(of_a_time: usize) -> Self {
         Self {
             files: Mutex::default(),
@@ -47,11 +47,11 @@ impl FileCache {
         }
     }
 
-    /// Runs `act` with the open file number `id`, which lies at `path`, on the library's thread; where the file must be
-    /// opened first, `check` says whether it may be used.
+    /// Runs `act` on the library's thread with the open file number `id` at `path`. If the file must be opened first,
+    /// `check` decides whether it may be used.
     ///
     /// # Errors
-    /// As [`open`], or what `check` or `act` give.
+    /// As [`open`]; errors of `check` and `act`.
     pub(crate) fn with<T: Send>(
         &self,
         id: usize,
@@ -63,7 +63,7 @@ impl FileCache {
             // A panic elsewhere leaves the cache usable: it holds only open files.
             let mut cached = self.files.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
-                // To the back: the front is closed first.
+                // Moves it to the back; files are closed from the front.
                 let entry = cached.remove(at).expect("just found");
                 cached.push_back(entry);
             } else {
@@ -82,7 +82,7 @@ impl FileCache {
 /// Opens a file for reading.
 ///
 /// # Errors
-/// [`DataError::Io`] if there is no such file, [`DataError::Unreadable`] if it is no netCDF file, damaged or cut short.
+/// [`DataError::Io`] if there is no such file; [`DataError::Unreadable`] if it is not netCDF, damaged or truncated.
 pub(crate) fn open(path: &Path) -> Result<File> {
     let metadata = std::fs::metadata(path).map_err(DataError::io("open", path))?;
     let unreadable = |reason: String| DataError::unreadable(path, reason);
@@ -107,7 +107,7 @@ pub(crate) fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// The error of a file without a variable, which names some of those that it has.
+/// The error for a file that lacks a variable; lists some of those that it has.
 pub(crate) fn missing(path: &Path, file: &File, variable: &str) -> DataError {
     let found: Vec<String> = file.variables().map(|v| v.name()).take(30).collect();
     if found.is_empty() {
@@ -124,7 +124,7 @@ pub(crate) fn missing(path: &Path, file: &File, variable: &str) -> DataError {
     }
 }
 
-/// The variables in a file's groups, with these.
+/// The variables in a file's groups, including their own variables.
 fn in_groups(file: &File) -> Vec<String> {
     fn add(group: &Group<'_>, outer: &str, found: &mut Vec<String>) {
         let prefix = format!("{outer}{}/", group.name());
@@ -151,18 +151,18 @@ pub(crate) fn text(variable: &Variable<'_>, name: &str) -> Option<String> {
     text_of(variable.attribute_value(name)?.ok()?)
 }
 
-/// The text of an attribute, which netCDF-4 may keep as characters or as a string; none of numbers.
+/// The text of an attribute, which netCDF-4 may store as characters or as strings; `None` for numbers.
 pub(crate) fn text_of(value: AttributeValue) -> Option<String> {
     let text = match value {
         AttributeValue::Str(text) => text,
-        // Of several, as those of `flag_meanings` may be, each is a word.
+        // Of several strings, as in `flag_meanings`, each is a word.
         AttributeValue::Strs(texts) if !texts.is_empty() => texts.join(" "),
         _ => return None,
     };
     Some(text.trim_matches(['\0', ' ']).to_string())
 }
 
-/// An attribute as numbers; text that reads as a number counts.
+/// An attribute as numbers; numeric text counts.
 pub(crate) fn numbers(variable: &Variable<'_>, name: &str) -> Vec<f64> {
     use AttributeValue as A;
     let Some(Ok(value)) = variable.attribute_value(name) else {
@@ -205,10 +205,10 @@ pub(crate) fn is_numeric(variable: &Variable<'_>) -> bool {
     )
 }
 
-/// All values of a coordinate variable, by its scale and offset where it is packed.
+/// Reads all values of a coordinate variable, unpacked with its scale and offset.
 ///
 /// # Errors
-/// [`DataError::BadVariable`] if it holds no numbers, or more than any axis, or cannot be read.
+/// [`DataError::BadVariable`] if it is not numeric, longer than any real axis, or unreadable.
 pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64>> {
     let lengths = variable.dimensions().iter().map(netcdf::Dimension::len);
     let count = lengths.fold(1, usize::saturating_mul);
@@ -236,16 +236,17 @@ pub(crate) fn coordinate(path: &Path, variable: &Variable<'_>) -> Result<Vec<f64
     Ok(values)
 }
 
-/// What [`coordinate`] gives where no number was written: by the fill value of the variable, or else of its type.
+/// The value that [`coordinate`] returns for unwritten elements: from the variable's fill value, or else that of its
+/// type.
 pub(crate) fn unwritten(variable: &Variable<'_>) -> Option<f64> {
     let told = numbers(variable, "_FillValue").first().copied();
-    // Those of bytes and of unsigned numbers are dates as any; those of floats are none.
+    // The default fill values of bytes and unsigned numbers are possible dates; those of the other types are not.
     let of_type = default_fill(variable).filter(|fill| *fill < -32_000.0);
     let (scale, offset) = packing(variable);
     told.or(of_type).map(|stored| stored * scale + offset)
 }
 
-/// What the library leaves where no number was written and the variable names no fill value.
+/// The library's default fill value for a variable without its own.
 pub(crate) fn default_fill(variable: &Variable<'_>) -> Option<f64> {
     Some(match variable.vartype() {
         NcVariableType::Int(IntType::I8) => -127.0,
@@ -256,13 +257,13 @@ pub(crate) fn default_fill(variable: &Variable<'_>) -> Option<f64> {
         NcVariableType::Int(IntType::U32) => 4_294_967_295.0,
         NcVariableType::Int(IntType::I64) => -9_223_372_036_854_775_806_i64 as f64,
         NcVariableType::Int(IntType::U64) => 18_446_744_073_709_551_614_u64 as f64,
-        // 15 · 2^119, of both kinds.
+        // 15 · 2^119, for both float types.
         NcVariableType::Float(_) => 9.969_209_968_386_869e36,
         _ => return None,
     })
 }
 
-/// Scale and offset of a variable, 1 and 0 where it is not packed.
+/// Scale and offset of a variable; 1 and 0 if it is not packed.
 fn packing(variable: &Variable<'_>) -> (f64, f64) {
     let number = |name: &str, without: f64| {
         let found = numbers(variable, name);

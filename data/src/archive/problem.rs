@@ -1,4 +1,4 @@
-//! What is said of the files of an archive, and which channels it concerns.
+//! Problems of an archive's files, and the channels that they concern.
 
 use crate::Variable;
 use serde::{Deserialize, Serialize};
@@ -11,25 +11,25 @@ pub(crate) struct Problem {
     pub about: About,
 }
 
-/// Whom a problem concerns.
+/// What a problem concerns.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum About {
-    /// No channel in particular.
+    /// No particular channel.
     All,
-    /// A channel that is computed, or that something stands in for.
+    /// A channel that is computed or has a stand-in.
     Channel(Variable),
-    /// A channel that something cannot serve as.
+    /// A channel that a variable cannot provide.
     Refused(Variable),
     /// A channel that only some times have.
     Missing {
         channel: Variable,
-        /// At how many times it is missing, and where first.
+        /// The number of times without it, and the first of them.
         times: String,
     },
 }
 
 impl Problem {
-    /// One of no channel in particular.
+    /// A problem of no particular channel.
     pub fn general(text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -37,7 +37,7 @@ impl Problem {
         }
     }
 
-    /// One of a channel that is computed, or that something stands in for.
+    /// A problem of a channel that is computed or has a stand-in.
     pub fn of_channel(channel: Variable, text: impl Into<String>) -> Self {
         Self {
             text: text.into(),
@@ -45,7 +45,7 @@ impl Problem {
         }
     }
 
-    /// One of a channel that something cannot serve as.
+    /// A problem of a variable that cannot provide a channel.
     pub fn refused(channel: Variable, text: String) -> Self {
         Self {
             text,
@@ -53,7 +53,7 @@ impl Problem {
         }
     }
 
-    /// One of a channel that is missing at some times.
+    /// A problem of a channel that is missing at some times.
     pub fn missing(channel: Variable, times: String) -> Self {
         Self {
             text: format!("{channel} is missing at {times}"),
@@ -61,7 +61,7 @@ impl Problem {
         }
     }
 
-    /// Whether it concerns one of these channels, or none in particular.
+    /// Whether it concerns one of these channels, or no particular one.
     pub fn concerns(&self, used: &[Variable]) -> bool {
         match &self.about {
             About::All => true,

@@ -1,9 +1,9 @@
-//! Reading the fields of one time.
+//! Reads the fields of one time.
 
 use super::derive::{
     complete_heights, humidity_of_dewpoint, lowest_level_height, precipitable_water,
 };
-use super::scan::{self, Layout, Levels, Source};
+use super::scan::{self, FieldSource, Layout, Levels};
 use super::{Archive, Place, decode};
 use crate::Variable;
 use crate::error::{DataError, Result};
@@ -16,31 +16,31 @@ use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-/// What Z1000 is computed from where it is blank.
+/// Sources of Z1000 where it is missing.
 const BELOW_GROUND: [Variable; 2] = [Variable::Psl, Variable::Trefht];
 
-/// How a channel of one time is had.
+/// How a channel of one time is obtained.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum How<'a> {
+pub(super) enum ChannelOrigin<'a> {
     /// It is read from a file.
-    Direct(Place, &'a Source),
+    Direct(Place, &'a FieldSource),
     /// It is computed from other fields.
     Computed(Derivation<'a>),
 }
 
-/// A channel computed from others.
+/// How a channel is computed from other fields.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Derivation<'a> {
     /// TMQ from humidity on pressure levels.
     ColumnWater(Place, &'a Levels),
     /// QREFHT from dew point and surface pressure.
-    Dewpoint(Place, &'a Source),
-    /// ZBOT from the temperature near the ground.
+    Dewpoint(Place, &'a FieldSource),
+    /// ZBOT from near-surface temperature.
     LowestLevel,
 }
 
 impl Derivation<'_> {
-    /// The file with the field that it needs besides channels.
+    /// The file with the field needed besides channels.
     fn file(self) -> Option<usize> {
         match self {
             Self::ColumnWater(place, _) | Self::Dewpoint(place, _) => Some(place.file),
@@ -48,7 +48,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// The channels that it is computed from, as far as they are there.
+    /// The channels needed, if available.
     pub(super) fn made_of(self) -> &'static [Variable] {
         match self {
             Self::ColumnWater(..) => &[Variable::Ps, Variable::Qrefht],
@@ -57,7 +57,7 @@ impl Derivation<'_> {
         }
     }
 
-    /// How a channel is computed, where surface pressure is known and where it is not.
+    /// Describes how a channel is computed, with and without surface pressure.
     pub(super) fn sentence(self, has_ps: bool) -> &'static str {
         match self {
             Self::ColumnWater(..) if has_ps => {
@@ -76,17 +76,17 @@ impl Derivation<'_> {
 }
 
 impl Archive {
-    /// Where a channel comes from at a time; `None` if it is not there.
-    pub(super) fn how(&self, index: usize, variable: Variable) -> Option<How<'_>> {
+    /// How a channel is obtained at a time; `None` if it is unavailable.
+    pub(super) fn how(&self, index: usize, variable: Variable) -> Option<ChannelOrigin<'_>> {
         let direct = self.places[index].iter().filter_map(|&place| {
             let source = self.layout(place).channel(variable)?;
-            Some((source.proxy.is_some(), How::Direct(place, source)))
+            Some((source.proxy.is_some(), ChannelOrigin::Direct(place, source)))
         });
-        // The first file by name, but the channel itself before a stand-in.
+        // The first file by name wins, but the channel itself before a stand-in.
         if let Some((_, how)) = direct.min_by_key(|(stands_in, _)| *stands_in) {
             return Some(how);
         }
-        Some(How::Computed(match variable {
+        Some(ChannelOrigin::Computed(match variable {
             Variable::Tmq => {
                 let (place, levels) = self.first_with(index, Layout::humidity)?;
                 Derivation::ColumnWater(place, levels)
@@ -110,13 +110,13 @@ impl Archive {
         let mut asked = variables.to_vec();
         while let Some(variable) = asked.pop() {
             match self.how(index, variable) {
-                Some(How::Direct(place, _)) => {
+                Some(ChannelOrigin::Direct(place, _)) => {
                     files.insert(place.file);
                     if variable == Variable::Z1000 {
                         asked.extend(BELOW_GROUND);
                     }
                 }
-                Some(How::Computed(derivation)) => {
+                Some(ChannelOrigin::Computed(derivation)) => {
                     files.extend(derivation.file());
                     asked.extend(derivation.made_of());
                 }
@@ -127,19 +127,19 @@ impl Archive {
         files.iter().map(path).collect()
     }
 
-    /// The file that a channel of a time is in; the first of those that it is computed from where it is in none.
+    /// The file with a channel of a time; for computed channels, the first of their source files.
     pub fn file_of(&self, index: usize, variable: Variable) -> Option<&Path> {
         match self.how(index, variable)? {
-            How::Direct(place, _) => Some(self.path(place)),
-            How::Computed(_) => self.files_read(index, &[variable]).first().copied(),
+            ChannelOrigin::Direct(place, _) => Some(self.path(place)),
+            ChannelOrigin::Computed(_) => self.files_read(index, &[variable]).first().copied(),
         }
     }
 
-    /// Some channels of a time and all that they are computed from.
+    /// Some channels of a time and all channels that they are computed from.
     pub(super) fn with_sources(&self, index: usize, variables: &[Variable]) -> Vec<Variable> {
         let (mut all, mut at) = (variables.to_vec(), 0);
         while let Some(&variable) = all.get(at) {
-            if let Some(How::Computed(derivation)) = self.how(index, variable) {
+            if let Some(ChannelOrigin::Computed(derivation)) = self.how(index, variable) {
                 all.extend(derivation.made_of());
             }
             at += 1;
@@ -147,11 +147,11 @@ impl Archive {
         all
     }
 
-    /// The fields of one time.
+    /// Reads the fields of one time.
     ///
     /// # Errors
     /// [`DataError::MissingVariable`] naming the channel and what the file has; [`DataError::BadVariable`] if its unit
-    /// or shape cannot be used or it has no valid value at all; [`DataError::Unreadable`] if the file is damaged;
+    /// or shape is unusable or it has no valid value; [`DataError::Unreadable`] if the file is damaged;
     /// [`DataError::Invalid`] if there is no such time.
     pub fn read(&self, index: usize, variables: &[Variable]) -> Result<Snapshot> {
         self.check(index)?;
@@ -170,7 +170,7 @@ impl Archive {
         })
     }
 
-    /// As [`Self::read`], but refuses fields that are physically impossible.
+    /// Like [`Self::read`], but rejects physically impossible fields.
     ///
     /// # Errors
     /// As [`Self::read`], and as [`Snapshot::check_plausible`].
@@ -180,7 +180,7 @@ impl Archive {
         Ok(snapshot)
     }
 
-    /// Refuses the fields of a time if one is physically impossible, naming the file that it was read from.
+    /// Rejects physically impossible fields of a time, naming the file that each was read from.
     ///
     /// # Errors
     /// As [`Snapshot::check_plausible`].
@@ -189,10 +189,10 @@ impl Archive {
         checked.map_err(|error| self.of_its_file(index, error))
     }
 
-    /// Checks, without reading, that the files of a time have these channels, as such or to be computed.
+    /// Checks, without reading, that the files of a time provide these channels, directly or computed.
     ///
     /// # Errors
-    /// The error that [`Self::read`] would give for the first channel that is not there.
+    /// The error that [`Self::read`] would return for the first missing channel.
     pub fn check_has(&self, index: usize, variables: &[Variable]) -> Result<()> {
         self.check(index)?;
         match variables.iter().find(|v| self.how(index, **v).is_none()) {
@@ -201,7 +201,7 @@ impl Archive {
         }
     }
 
-    /// The error of a variable, naming the file that it is read from: a snapshot knows one of its files alone.
+    /// Replaces the file in a variable's error by the one it was read from: a snapshot knows only one of its files.
     fn of_its_file(&self, index: usize, mut error: DataError) -> DataError {
         if let DataError::BadVariable { path, variable, .. } = &mut error
             && let Some(variable) = Variable::from_name(variable)
@@ -222,7 +222,7 @@ impl Archive {
         )))
     }
 
-    /// Reads one channel into grid order, or computes it from others.
+    /// Reads one channel into grid order, or computes it.
     fn read_channel_into(
         &self,
         index: usize,
@@ -241,7 +241,7 @@ impl Archive {
         };
         match self.how(index, variable) {
             None => return Err(self.missing(index, variable)),
-            Some(How::Direct(place, source)) => {
+            Some(ChannelOrigin::Direct(place, source)) => {
                 self.read_plane_into(place, source, None, plane.view_mut())?;
                 if variable == Variable::Z1000
                     && plane.iter().any(|z| z.is_nan())
@@ -253,7 +253,7 @@ impl Archive {
                     self.has_completed_heights.store(true, Ordering::Relaxed);
                 }
             }
-            Some(How::Computed(Derivation::ColumnWater(place, levels))) => {
+            Some(ChannelOrigin::Computed(Derivation::ColumnWater(place, levels))) => {
                 let (pressure_pa, q) = self.read_all_levels(place, levels)?;
                 let (ps, qref) = (wanted(Variable::Ps)?, wanted(Variable::Qrefht)?);
                 let (ps, qref) = (
@@ -262,15 +262,15 @@ impl Archive {
                 );
                 plane.assign(&precipitable_water(&pressure_pa, q.view(), ps, qref));
             }
-            Some(How::Computed(Derivation::Dewpoint(place, source))) => {
+            Some(ChannelOrigin::Computed(Derivation::Dewpoint(place, source))) => {
                 self.read_plane_into(place, source, None, plane.view_mut())?;
                 Zip::from(&mut plane)
                     .and(&field(Variable::Ps)?)
                     .for_each(|value, &ps| *value = humidity_of_dewpoint(*value, ps));
             }
-            Some(How::Computed(Derivation::LowestLevel)) => {
+            Some(ChannelOrigin::Computed(Derivation::LowestLevel)) => {
                 plane.assign(&field(Variable::Trefht)?);
-                // A dry atmosphere would be 0.6 m too low in the tropics.
+                // With dry air the height would be 0.6 m too low in the tropics.
                 match wanted(Variable::Qrefht)? {
                     Some(q) => Zip::from(&mut plane)
                         .and(&q)
@@ -284,7 +284,7 @@ impl Archive {
             .map_err(|error| self.of_its_file(index, error))
     }
 
-    /// Refuses a field without any value: that of a time that was never written.
+    /// Rejects a field without any value: its time was never written.
     pub(super) fn check_known<'v>(
         &self,
         index: usize,
@@ -303,7 +303,7 @@ impl Archive {
     pub(super) fn read_plane_into(
         &self,
         place: Place,
-        source: &Source,
+        source: &FieldSource,
         level: Option<usize>,
         plane: ArrayViewMut2<'_, f32>,
     ) -> Result<()> {
@@ -314,11 +314,11 @@ impl Archive {
         Ok(())
     }
 
-    /// Some levels of a field, if it has any, as planes in file order.
+    /// Reads some levels of a field, if it has any, as planes in file order.
     pub(super) fn read_planes(
         &self,
         place: Place,
-        source: &Source,
+        source: &FieldSource,
         levels: &Range<usize>,
     ) -> Result<Array3<f32>> {
         let path = self.path(place);
@@ -342,8 +342,8 @@ impl Archive {
         decode::planes(path, stored, &source.decoder, shape, source.is_transposed())
     }
 
-    /// Refuses a file that is no longer the one that was looked at, unless it has only grown: how its numbers are packed
-    /// and which times they are of may have changed.
+    /// Fails if a file has changed since it was examined, unless it has only grown: the packing of its numbers and
+    /// their times may be different.
     fn check_unchanged(&self, file: usize) -> Result<()> {
         let (path, layout) = &self.files[file];
         let facts = || self.facts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -357,7 +357,7 @@ impl Archive {
         };
         let mut own = self.times_of_files()[file].iter();
         if now.layout.reads_as(&self.layouts[*layout]) && own.all(is_there) {
-            // Where more files than are kept open have a part of each time, it is opened again and again.
+            // If each time spans more files than are kept open, files are reopened again and again.
             facts()[file] = now.facts;
             return Ok(());
         }
@@ -367,7 +367,7 @@ impl Archive {
         ))
     }
 
-    /// The times of each file: their places on the axis and in the file.
+    /// For each file, the axis index and file index of its times.
     fn times_of_files(&self) -> &[Vec<(usize, usize)>] {
         self.times_of_files.get_or_init(|| {
             let mut all = vec![Vec::new(); self.files.len()];

@@ -1,4 +1,4 @@
-//! What one file offers: its grid, its times, and where each channel is found.
+//! Examines a file: its grid, its times, and where each channel is found.
 
 use super::alias;
 use super::candidate::{self, Candidate};
@@ -18,34 +18,34 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// What a dimension of a variable means.
+/// The meaning of a variable's dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Role {
     Time,
     Lat,
     Lon,
     Level,
-    /// A dimension of length 1 that says nothing (height = 2 m, ensemble member).
+    /// A dimension of length 1 without meaning (height = 2 m, ensemble member).
     Single,
 }
 
-/// Where a field is found in a file.
+/// Location of a field in a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Source {
+pub(crate) struct FieldSource {
     /// The variable's name in the file.
     pub name: String,
-    /// The unit that the file names.
+    /// The unit given by the file.
     pub unit: Option<String>,
-    /// The index of its level, if it has levels.
+    /// Index of the level, if the variable has levels.
     pub level: Option<usize>,
-    /// How it differs from the channel, in words, if it is only a stand-in.
+    /// How it differs from the channel, if it is a stand-in.
     pub proxy: Option<Cow<'static, str>>,
     pub roles: Vec<Role>,
     pub decoder: Decoder,
 }
 
-impl Source {
-    /// The extents of the planes at a time index and some levels, if it has any.
+impl FieldSource {
+    /// The extents of the planes at a time index and some levels, if it has levels.
     pub(crate) fn extents(&self, time: usize, levels: &Range<usize>) -> Vec<Extent> {
         let at = |role: &Role| match role {
             Role::Lat | Role::Lon => Extent::from(..),
@@ -56,8 +56,8 @@ impl Source {
         self.roles.iter().map(at).collect()
     }
 
-    /// How many levels can be read at once, as planes of so many cells one after the other: a chunk of a compressed file
-    /// may span levels, and is decompressed each time it is read from.
+    /// Number of levels to read at once, as consecutive planes of this many cells: a chunk of a compressed file may
+    /// span levels, and every read decompresses it.
     pub(super) fn levels_at_once(&self, cells: usize) -> usize {
         let place = |role| self.roles.iter().position(|r| *r == role);
         if place(Role::Level) < place(Role::Lat).min(place(Role::Lon)) {
@@ -73,20 +73,20 @@ impl Source {
         place(Role::Lon) < place(Role::Lat)
     }
 
-    /// What is said where it stands in for a channel.
+    /// The message that it stands in for a channel, if it does.
     pub(super) fn stands_in_for(&self, channel: Variable) -> Option<Problem> {
         let difference = self.proxy.as_ref()?;
         let text = format!("{channel} is read from `{}`: {difference}", self.name);
         Some(Problem::of_channel(channel, text))
     }
 
-    /// Sorts the channel itself before one level of a field, and that before a stand-in.
+    /// Sort key: the channel itself, then a level of a field, then a stand-in.
     pub(super) fn rank(&self) -> (bool, bool) {
         (self.proxy.is_some(), self.level.is_some())
     }
 }
 
-/// So many values are read at once, 64 MiB as f32.
+/// Maximum number of values read at once: 64 MiB as f32.
 const VALUES_AT_ONCE: usize = 1 << 24;
 
 /// A field on pressure levels.
@@ -94,16 +94,15 @@ const VALUES_AT_ONCE: usize = 1 << 24;
 pub(crate) struct Levels {
     pub pressure_pa: Vec<f64>,
     pub family: Option<alias::Family>,
-    pub source: Source,
+    pub source: FieldSource,
 }
 
-/// The levels of a column must reach above the first and below the second of these pressures, Pa: 500 and 850 hPa,
-/// within one percent. About a twentieth of the vapour lies above 500 hPa.
+/// To count as a column, levels must reach above the first and below the second of these pressures in Pa: 500 and 850
+/// hPa, within one percent. About a twentieth of the vapour lies above 500 hPa.
 const COLUMN_PA: [f64; 2] = [50_500.0, 84_150.0];
 
 impl Levels {
-    /// Whether they are enough to sum the water vapour of the column: three or more, from 850 hPa or below to 500 hPa
-    /// or above.
+    /// Whether the levels suffice to integrate column water: three or more, from 850 hPa or below to 500 hPa or above.
     pub(super) fn are_column(&self) -> bool {
         let pressures = || self.pressure_pa.iter().copied();
         let top = pressures().fold(f64::INFINITY, f64::min);
@@ -121,38 +120,38 @@ pub(crate) struct Refusal {
     pub found: String,
 }
 
-/// What the files of one make have in common; a century of files shares one.
+/// What files with the same structure have in common; a century of files shares one layout.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Layout {
     pub order: AxisOrder,
     /// Rows and columns in the file, before a repeated column is dropped.
     pub file_shape: (usize, usize),
-    pub channels: Vec<(Variable, Source)>,
+    pub channels: Vec<(Variable, FieldSource)>,
     pub levels: Vec<Levels>,
-    /// The same fields at the one level that a scalar coordinate names; no column is made of these.
+    /// Fields at the single level given by a scalar coordinate; they cannot form a column.
     pub picked: Vec<Levels>,
     /// Winds, temperature, height and humidity on model levels, for messages.
     pub on_model_levels: Vec<String>,
-    /// Near-surface dew point, from which QREFHT follows.
-    pub dewpoint: Option<Source>,
+    /// Vertically integrated vapour transport, which is not a channel.
+    pub dewpoint: Option<FieldSource>,
     /// Vertically integrated vapour transport, which is no channel.
-    pub transport: Vec<(alias::Transport, Source)>,
+    pub transport: Vec<(alias::Transport, FieldSource)>,
     pub refused: Vec<Refusal>,
     /// All variables of the file, for messages.
     pub names: Vec<String>,
-    /// What the user is told: guesses, stand-ins.
+    /// Messages for the user: guesses, stand-ins.
     pub problems: Vec<Problem>,
-    /// Last, because it is long to compare.
+    /// Last, because it is slow to compare.
     #[serde(with = "shared")]
     pub grid: Arc<LatLonGrid>,
 }
 
-/// A new layout is compared with this many of the latest ones only: packed files, each with its own offset, all have
-/// different layouts, and a century of them would be compared with each other.
+/// A new layout is compared only with this many of the latest ones: packed files with individual offsets all have
+/// different layouts, and comparing all pairs of a century would take too long.
 const COMPARED: usize = 64;
 
 impl Layout {
-    /// The index of an equal layout in `all`; this one is added at the end if there is none.
+    /// The index of an equal layout in `all`, to which this one is appended if there is none.
     pub(crate) fn place_in(mut self, all: &mut Vec<Self>) -> usize {
         if let Some(first) = all.first().filter(|first| first.grid.same_as(&self.grid)) {
             self.grid = first.grid.clone();
@@ -165,7 +164,7 @@ impl Layout {
         all.len() - 1
     }
 
-    /// Whether all fields are read in the same way from files of either layout.
+    /// Whether all fields are read identically from files of either layout.
     pub(super) fn reads_as(&self, other: &Self) -> bool {
         self.grid.same_as(&other.grid)
             && (self.order, self.file_shape) == (other.order, other.file_shape)
@@ -176,20 +175,19 @@ impl Layout {
             && self.transport == other.transport
     }
 
-    /// Adds a sentence for the user, unless it is there: a variable may serve two channels.
-    pub(super) fn tell(&mut self, sentence: String) {
+    /// Adds a message, unless it is already there: a variable may provide two channels.
+    pub(super) fn add_problem(&mut self, sentence: String) {
         let problem = Problem::general(sentence);
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
         }
     }
 
-    /// Tells the user, once all variables of a file were looked at, which stand in for channels and which could not be
-    /// used.
+    /// After all variables of a file were examined, reports stand-ins and unusable variables.
     fn conclude(&mut self) {
         let stand_ins: Vec<Problem> = self.stand_ins().collect();
         self.problems.extend(stand_ins);
-        // A refused variable matters only where nothing else serves the channel.
+        // An unusable variable only matters if nothing else provides the channel.
         let is_summed = self.humidity().is_some();
         let served = |wanted: Variable| {
             let mut channels = self.channels.iter();
@@ -206,14 +204,14 @@ impl Layout {
         self.channels.sort_by_key(|(channel, _)| *channel);
     }
 
-    /// What is said of its stand-ins for channels.
+    /// Messages about stand-ins.
     pub(super) fn stand_ins(&self) -> impl Iterator<Item = Problem> {
         let channels = self.channels.iter();
         channels.filter_map(|(channel, source)| source.stands_in_for(*channel))
     }
 
-    /// Where a channel stands as such, as a level or by a stand-in.
-    pub(crate) fn channel(&self, variable: Variable) -> Option<&Source> {
+    /// The source of a channel: direct, one level, or a stand-in.
+    pub(crate) fn channel(&self, variable: Variable) -> Option<&FieldSource> {
         let found = self
             .channels
             .iter()
@@ -221,9 +219,9 @@ impl Layout {
         found.map(|(_, source)| source)
     }
 
-    /// What a variable is used for besides being a channel, in words.
+    /// Describes the uses of a variable besides being a channel.
     pub(crate) fn other_uses(&self, name: &str) -> Vec<&'static str> {
-        let is = |source: &Source| source.name == name;
+        let is = |source: &FieldSource| source.name == name;
         let lacks = |channel| self.channel(channel).is_none();
         let column = self.humidity();
         let summed = column.is_some_and(|levels| is(&levels.source)) && lacks(Variable::Tmq);
@@ -238,7 +236,7 @@ impl Layout {
         uses.map(|(_, words)| words).collect()
     }
 
-    /// Specific humidity on pressure levels that are a column.
+    /// Specific humidity on pressure levels that form a column.
     pub(crate) fn humidity(&self) -> Option<&Levels> {
         self.levels
             .iter()
@@ -246,7 +244,7 @@ impl Layout {
     }
 }
 
-/// Sends a shared grid to other processes by value.
+/// Serialises a shared grid by value for other processes.
 mod shared {
     use crate::LatLonGrid;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -266,23 +264,23 @@ mod shared {
     }
 }
 
-/// What one file offers.
+/// The contents of a file.
 #[derive(Debug)]
 pub(crate) struct FileInfo {
     pub path: PathBuf,
-    /// Which file that was.
+    /// The state of the file when examined.
     pub facts: FileFacts,
     pub layout: Layout,
     pub times: Vec<Time>,
     pub calendar: Calendar,
 }
 
-/// Looks at a file.
+/// Examines a file.
 ///
 /// # Errors
-/// Whatever makes it unusable, naming file and variable.
+/// The first reason why it is unusable, naming file and variable.
 pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
-    // Before it is read: what changes meanwhile has changed since.
+    // Recorded before reading, so that later changes are detected.
     let facts = FileFacts::of(path);
     let file = nc::open(path)?;
     let GridAxes {
@@ -333,19 +331,19 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
     })
 }
 
-/// What all variables of a file have in common.
+/// What all variables of a file share.
 pub(super) struct FileShape {
-    /// The dimension of latitude.
+    /// Name of the latitude dimension.
     pub lat: String,
-    /// The dimension of longitude.
+    /// Name of the longitude dimension.
     pub lon: String,
-    /// The dimension of time, if there is one.
+    /// Name of the time dimension, if there is one.
     pub time: Option<String>,
     pub levels: Vec<LevelAxis>,
-    /// Levels that are scalar coordinates, by the names of these.
+    /// Levels given by scalar coordinates, by the names of these.
     pub picked_levels: Vec<(String, LevelAxis)>,
     pub has_many_times: bool,
     pub other_times: Vec<OtherTime>,
-    /// Whether its times are some way ahead of the time at which a forecast began.
+    /// Whether its times are lead times relative to the start of a forecast.
     pub is_forecast: bool,
 }

@@ -1,7 +1,7 @@
-//! What files hold, found by several processes that each look at some of them.
+//! Examines files in parallel: each of several processes scans a share of them.
 //!
-//! Opening 7,300 files takes minutes where the file system is far away, and a thousand processes that all do it wait
-//! for each other. So each looks at a share, and what it found goes to the others as bytes.
+//! Opening 7,300 files takes minutes on a slow file system, and a thousand processes that all do so slow each other
+//! down. So each scans a share, and sends the results to the others as bytes.
 
 use super::scan::{self, FileInfo, Layout};
 use super::{Archive, BadFiles, Build, on_library_thread};
@@ -11,7 +11,7 @@ use crate::{Calendar, Time};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// What every n-th of the files of an archive holds; goes to other processes by [`crate::wire`].
+/// The contents of every n-th file of an archive; serialised for other processes by [`crate::wire`].
 ///
 /// # Example
 /// ```
@@ -26,12 +26,12 @@ use std::path::{Path, PathBuf};
 /// ```
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Survey {
-    /// The distinct makes of file; a century of files shares one.
+    /// The distinct layouts; a century of files shares one.
     layouts: Vec<Layout>,
     files: Vec<Found>,
 }
 
-/// What was found in one file.
+/// The contents of one file.
 #[derive(Debug, Serialize, Deserialize)]
 enum Found {
     File {
@@ -43,16 +43,16 @@ enum Found {
     },
     Bad {
         reason: String,
-        /// Not sent: it stays in the process where it happened.
+        /// Not serialised: it stays in the process where it occurred.
         #[serde(skip)]
         error: Option<DataError>,
     },
 }
 
 impl Survey {
-    /// Looks at the files number `part`, `part + parts`, `part + 2 parts`, ...
+    /// Scans the files number `part`, `part + parts`, `part + 2 parts`, ...
     ///
-    /// With [`BadFiles::Fail`] it ends at the first that cannot be used, which [`Archive::from_surveys`] then names.
+    /// With [`BadFiles::Fail`] it stops at the first unusable file, which [`Archive::from_surveys`] then reports.
     pub fn of_share(paths: &[PathBuf], (part, parts): (usize, usize), bad_files: BadFiles) -> Self {
         let mut survey = Self::default();
         for path in paths.iter().skip(part).step_by(parts.max(1)) {
@@ -70,12 +70,12 @@ impl Survey {
         survey
     }
 
-    /// Number of files that were looked at.
+    /// Number of scanned files.
     pub fn len(&self) -> usize {
         self.files.len()
     }
 
-    /// Whether no file was looked at.
+    /// Whether no file was scanned.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -95,11 +95,11 @@ impl Survey {
 }
 
 impl Archive {
-    /// The archive of some files, [`super::files_of`] an input, from the surveys of all parts in their order: as
-    /// [`Self::open_with`] makes it from the same files.
+    /// Builds an archive of the files that [`super::files_of`] returns for an input, from the surveys of all parts in
+    /// order; the result equals that of [`Self::open_with`].
     ///
     /// # Errors
-    /// As [`Self::open_with`]; for a file that another process could not use, [`DataError::Elsewhere`] with its reason.
+    /// As [`Self::open_with`]; [`DataError::Elsewhere`] with the reason for a file that another process found unusable.
     pub fn from_surveys(
         input: &str,
         paths: &[PathBuf],
@@ -120,7 +120,7 @@ impl Archive {
     }
 }
 
-/// A file that nobody looked at.
+/// A file that no survey covers.
 fn missing(path: &Path) -> DataError {
     DataError::Invalid(format!("no survey tells what `{}` holds", path.display()))
 }

@@ -1,4 +1,4 @@
-//! Means over time whose times are the ends of their intervals.
+//! Detects time means whose times are the ends of their intervals.
 
 use super::nc;
 use crate::Time;
@@ -10,8 +10,9 @@ use std::path::Path;
 const STAND_AT_ENDS: &str = "fields are means over a day or longer, and their times are the ends of that: the mean of \
                              31 January is counted as one of 1 February";
 
-/// A sentence if fields are means over a day or longer that stand at its end, as in CESM's history files.
-pub(super) fn told_of_ends(
+/// Returns a warning if fields are means over a day or longer, labelled with the end of the interval, as in CESM's
+/// history files.
+pub(super) fn end_of_interval_warning(
     path: &Path,
     file: &File,
     axis: &Variable<'_>,
@@ -26,7 +27,7 @@ pub(super) fn told_of_ends(
     }
     let name = nc::text(axis, "bounds").unwrap_or_else(|| "time_bnds".into());
     let bounds = file.variable(&name)?;
-    // Bounds that name no unit have that of the axis.
+    // Bounds without a unit have the axis's.
     let unit = nc::text(&bounds, "units").or_else(|| nc::text(axis, "units"))?;
     let ends = nc::coordinate(path, &bounds).ok()?;
     let is_at_end = |(time, ends): (&Time, &[f64])| {

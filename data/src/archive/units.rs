@@ -19,7 +19,7 @@ pub(crate) struct Conversion {
 }
 
 impl Conversion {
-    /// The conversion between two names of the same unit.
+    /// The identity, for two names of the same unit.
     pub(crate) const IDENTITY: Self = Self::by(1.0);
 
     /// A conversion without an offset.
@@ -84,8 +84,8 @@ pub(crate) fn conversion(target: &str, found: &str) -> Option<Conversion> {
     }
 }
 
-/// The factor from the unit `found`, as files spell it, to `target`, a unit of the table of variables such as `Pa` or
-/// `m s-1`; `None` if the conversion is not known or needs an offset as well, as from °C to K.
+/// The factor from the unit `found`, as spelled in files, to `target`, a unit of the variable table such as `Pa` or `m
+/// s-1`; `None` if the conversion is unknown or also needs an offset, as from °C to K.
 ///
 /// # Example
 /// ```
@@ -99,7 +99,7 @@ pub fn unit_factor(target: &str, found: &str) -> Option<f64> {
     (conversion.offset == 0.0).then_some(conversion.factor)
 }
 
-/// The factor from a depth of water (also as mass per area) to m.
+/// The factor from a depth of water (or mass per area) to m.
 pub(super) fn water_depth(found: &str) -> Option<f64> {
     match tidy(found).as_str() {
         "m" | "meter" | "meters" | "metre" | "metres" => Some(1.0),
@@ -108,7 +108,7 @@ pub(super) fn water_depth(found: &str) -> Option<f64> {
     }
 }
 
-/// One spelling of a unit: lower case, single blanks, exponents as in CF (`m s-1`, not `m/s` or `m s**-1`).
+/// Normalises the spelling of a unit: lower case, single spaces, CF exponents (`m s-1`, not `m/s` or `m s**-1`).
 fn tidy(unit: &str) -> String {
     let text = unit
         .trim()
@@ -126,7 +126,7 @@ fn tidy(unit: &str) -> String {
     for below in parts {
         for (index, word) in below.split_whitespace().enumerate() {
             let digits = word.trim_start_matches(|c: char| !c.is_ascii_digit());
-            // Only the first word after the slash is below it; "kg/m2/s" has two slashes.
+            // Only the first word after a slash is in the denominator; "kg/m2/s" has two slashes.
             match (index, digits.is_empty()) {
                 (0, true) => tidy.push(format!("{word}-1")),
                 (0, false) => tidy.push(format!("{}-{digits}", &word[..word.len() - digits.len()])),

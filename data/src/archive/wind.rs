@@ -1,30 +1,30 @@
-//! Whether a wind is a component or a speed: CAM calls the speed at 10 m `U10`, as others call the zonal component.
+//! Distinguishes wind components from speeds: CAM's `U10` is the 10 m speed, elsewhere it is the zonal component.
 //!
-//! CF's `standard_name` decides where it tells, then the variable's own name, and last `long_name`: a "wind speed" is a
-//! component only where a word or a pair of words says along what it blows, as in "zonal wind speed" and "east wind
-//! speed". A direction apart from the wind is that of a place, as in "North Pacific wind speed".
+//! CF's `standard_name` decides if present, then the variable's own name, and last `long_name`: a "wind speed" is a
+//! component only if a word or a pair of words gives its direction, as in "zonal wind speed" and "east wind speed". A
+//! direction not adjacent to the wind belongs to a place, as in "North Pacific wind speed".
 
 use super::nc;
 
-/// Beginnings of words of a direction or a place.
+/// Prefixes of words for a direction or a place.
 const COMPASS: [&str; 4] = ["east", "west", "north", "south"];
 
-/// Pairs of words, side by side, between which a component blows.
+/// Adjacent pairs of opposite directions that denote a component.
 const OPPOSITES: [[&str; 2]; 4] = [["e", "w"], ["n", "s"], ["east", "west"], ["north", "south"]];
 
-/// Whether a variable is how fast the wind is, wherever it blows to.
+/// Whether a variable is the magnitude of the wind.
 pub(super) fn is_speed(variable: &netcdf::Variable<'_>) -> bool {
     let text = |name: &str| nc::text(variable, name).unwrap_or_default();
     says_speed(&text("standard_name"), &variable.name(), &text("long_name"))
 }
 
-/// Whether the names of a variable say that it is a speed of the wind and no component.
+/// Whether the names of a variable denote a wind speed rather than a component.
 fn says_speed(standard_name: &str, name: &str, long_name: &str) -> bool {
     let [standard, name, long] = [standard_name, name, long_name].map(str::to_ascii_lowercase);
     if standard.contains("speed") {
         return !has_direction(&standard);
     }
-    // CF has names of its own for components.
+    // CF has separate names for components.
     let is_component = standard.ends_with("_wind")
         || has_direction(&name)
         || has_direction(&long)
@@ -32,7 +32,7 @@ fn says_speed(standard_name: &str, name: &str, long_name: &str) -> bool {
     !is_component && long.contains("wind") && long.contains("speed")
 }
 
-/// Whether a name, in lower case, says along what a component of the wind blows.
+/// Whether a name, in lower case, gives the direction of a wind component.
 fn has_direction(name: &str) -> bool {
     let words = words_of(name);
     let is_opposite = |a: &str, b: &str| OPPOSITES.contains(&[a, b]) || OPPOSITES.contains(&[b, a]);
@@ -41,8 +41,8 @@ fn has_direction(name: &str) -> bool {
         || (words.windows(3)).any(|three| three[1] == "to" && is_opposite(three[0], three[2]))
 }
 
-/// Whether a long name, in lower case, has the component before or behind it: "U, 10m wind speed", "wind speed (lat)",
-/// "wind speed, north".
+/// Whether a long name, in lower case, gives the component before or after the speed: "U, 10m wind speed", "wind speed
+/// (lat)", "wind speed, north".
 fn has_axis_beside(long_name: &str) -> bool {
     let is_letter = |word: &str| behind_axis(word) == Some("");
     let words = words_of(long_name);
@@ -65,7 +65,7 @@ fn is_coordinate(word: &str) -> bool {
     ["lat", "lon"].contains(&word)
 }
 
-/// Whether a word says it alone: `zonal`, `eastwards`, `southerly`, `component`, `uwind`.
+/// Whether a single word gives a direction: `zonal`, `eastwards`, `southerly`, `component`, `uwind`.
 fn is_direction(word: &str) -> bool {
     let begins = |with: &[&str]| with.iter().any(|start| word.starts_with(start));
     let ends = |with: &[&str]| with.iter().any(|end| word.ends_with(end));
@@ -75,7 +75,7 @@ fn is_direction(word: &str) -> bool {
         || behind_axis(word).is_some_and(|rest| rest.starts_with("wind"))
 }
 
-/// Whether two words that follow each other say it: "east wind", "u10 wind", "x direction", "along longitude".
+/// Whether two consecutive words give a direction: "east wind", "u10 wind", "x direction", "along longitude".
 fn are_one(first: &str, second: &str) -> bool {
     let is_height = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     let is_axis = |word: &str| behind_axis(word) == Some("");
@@ -88,7 +88,7 @@ fn are_one(first: &str, second: &str) -> bool {
     is_of_wind && (is_wind(second) || is_way) || first == "along" && is_along || is_toward
 }
 
-/// What stands behind the `u`, `v`, `x` or `y` with which a word begins.
+/// The rest of a word that begins with `u`, `v`, `x` or `y`.
 fn behind_axis(word: &str) -> Option<&str> {
     word.strip_prefix(['u', 'v', 'x', 'y'])
 }

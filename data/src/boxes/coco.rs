@@ -1,13 +1,13 @@
 //! Boxes in the format of COCO: images, annotations with `[x, y, width, height]` in pixels, categories.
 //!
-//! One image is one time of the grid. x runs eastward from the first column; y runs down from the northern edge, as in
-//! a picture. A box across the seam runs on past the right edge: x + width is then larger than the image is wide.
-//! Category ids are the class codes plus one, because detectors of this tradition keep 0 for the background; on
-//! reading, names count and ids do not. Files that this module writes have the latitudes and longitudes of the grid in
-//! `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, where there is one.
+//! One image is one time of the grid. x increases eastward from the first column; y increases downward from the
+//! northern edge, as in a picture. A box across the seam extends past the right edge: x + width then exceeds the image
+//! width. Category ids are the class codes plus one, because detectors of this tradition reserve 0 for background; the
+//! reader goes by names and ignores ids. Files written by this module hold the latitudes and longitudes of the grid in
+//! `info.grid`. `date_captured` holds the time, `score` the confidence and `track_id` the track, if any.
 
 use super::fault::BoxFault;
-use super::file::{Said, of_axes};
+use super::file::{DeclaredGrid, of_axes};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::file_date;
 use crate::atomic::TextFile;
@@ -28,12 +28,12 @@ pub struct CocoWriter {
     grid: Arc<LatLonGrid>,
     file: TextFile,
     done: SinkSummary,
-    /// The text of the list of images, which is written behind the annotations.
+    /// The text of the list of images, which follows the annotations.
     images: String,
 }
 
 impl CocoWriter {
-    /// Begins a file.
+    /// Creates the file.
     ///
     /// # Errors
     /// [`DataError::Io`] if it cannot be created.
@@ -126,7 +126,7 @@ struct Image {
     id: u64,
     width: usize,
     height: usize,
-    /// A date as text; CVAT writes the number 0 instead if it has none.
+    /// A date as text; CVAT writes the number 0 if there is none.
     date_captured: Option<Value>,
     file_name: Option<String>,
 }
@@ -146,7 +146,7 @@ struct Category {
     name: String,
 }
 
-/// The parts of a file that tell its grid; all else is ignored.
+/// The parts of a file that describe its grid; everything else is ignored.
 #[derive(Deserialize)]
 struct Head {
     info: Option<Info>,
@@ -171,14 +171,16 @@ struct Size {
     height: usize,
 }
 
-/// What a file says of its grid: by `info.grid`, else by the size of its first image.
-pub(super) fn said_grid(path: &Path) -> Result<Said> {
+/// A file's grid: from `info.grid`, or else the size of its first image.
+pub(super) fn declared_grid(path: &Path) -> Result<DeclaredGrid> {
     let head: Head = parsed(path)?;
     if let Some(axes) = head.info.and_then(|info| info.grid) {
         return of_axes(path, axes.lat_deg, axes.lon_deg);
     }
     let first = head.images.first();
-    Ok(first.map_or(Said::Nothing, |image| Said::Size(image.height, image.width)))
+    Ok(first.map_or(DeclaredGrid::Nothing, |image| {
+        DeclaredGrid::Size(image.height, image.width)
+    }))
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
@@ -191,13 +193,14 @@ fn parsed<T: serde::de::DeserializeOwned>(path: &Path) -> Result<T> {
     })
 }
 
-/// Reads a COCO file whose images are times of a grid. An image without a date is known by the date in its file's name.
-/// A box that is partly outside its image is cut at the edge; on a global grid it goes on across the seam instead.
+/// Reads a COCO file whose images are times of a grid. An image without a date takes the date in its file name. A box
+/// that extends past its image is clipped; on a global grid it continues across the seam instead.
 ///
 /// # Errors
-/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box wholly
-/// outside its image, for two images or two names of one id, and for two images of one time; [`DataError::Mismatch`] for
-/// an image that is not of the grid's size; [`DataError::Unreadable`] if it is no COCO file; [`DataError::Io`].
+/// [`DataError::BadBox`] naming image or annotation, fault, what was expected and what was found, also for a box
+/// entirely outside its image, for duplicate ids of images or categories, and for two images of one time;
+/// [`DataError::Mismatch`] for an image that does not have the grid's size; [`DataError::Unreadable`] if it is not a
+/// COCO file; [`DataError::Io`].
 pub fn read_coco(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     let coco: Coco = parsed(path)?;
     let times = times_of(path, &coco.images, grid, calendar)?;
@@ -261,7 +264,7 @@ fn times_of(
     for image in images {
         let place = || format!("image {}", image.id);
         let time = image_time(path, image, grid, calendar)?;
-        // Happens where files were joined without new ids: all annotations would go to the last image of an id.
+        // Occurs in files merged without renumbering: all annotations would go to the last image with the id.
         if let Some(other) = times.insert(image.id, time) {
             let found = format!("{other} and {time}");
             return Err(BoxFault::SameId.at(
@@ -271,8 +274,8 @@ fn times_of(
                 found,
             ));
         }
-        // Happens where a tool gives all images the date of export, or where two people drew boxes for one time: their
-        // boxes would count together.
+        // Occurs if a tool dates all images by their export, or if two people labelled the same time: their boxes would
+        // be merged.
         if let Some(other) = ids.insert(time, image.id) {
             let found = format!("{time}, as image {other}");
             return Err(BoxFault::SameTime.at(
@@ -303,7 +306,7 @@ fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar)
         if let Ok(time) = Time::parse(name, calendar) {
             return Some(time);
         }
-        // Only the date in the name counts: it is read again in the calendar that is asked for.
+        // Only the date in the name matters here: it is parsed again in the requested calendar.
         let time = file_date::from_name(Path::new(name))?;
         Time::parse(&time.to_string(), calendar).ok()
     };
@@ -314,7 +317,7 @@ fn image_time(path: &Path, image: &Image, grid: &LatLonGrid, calendar: Calendar)
     })
 }
 
-/// The part of an annotation's box that lies in its image, or what is wrong with it and what would be right.
+/// The part of an annotation's box inside its image, or its fault and what was expected.
 fn part_in_image(
     annotation: &Annotation,
     class: BoxClass,
@@ -330,7 +333,7 @@ fn part_in_image(
     if width <= 0.0 || height <= 0.0 {
         return Err((BoxFault::NoExtent, "width and height above 0".into()));
     }
-    // A box across the seam begins within the image, and runs on past its right edge.
+    // A box across the seam begins inside the image and extends past its right edge.
     if x >= columns || x + width <= 0.0 || y >= rows || y + height <= 0.0 {
         let expected = format!("a box within {columns} columns and {rows} rows, be it in part");
         return Err((BoxFault::OffTheGrid, expected));
@@ -349,7 +352,7 @@ fn part_in_image(
         x_max,
         confidence: annotation.score,
     };
-    // Checked again in degrees: edges that differ in pixels may be the same number there.
+    // Checked again in degrees, where edges that differ in pixels may coincide.
     match part.to_degrees(grid).within(grid) {
         Ok(Some(geo)) => Ok(geo),
         _ => Err((

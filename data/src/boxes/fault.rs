@@ -1,15 +1,15 @@
-//! The faults that a box of a file can have.
+//! Faults of boxes in files.
 
 use super::GeoBox;
 use crate::error::DataError;
 use std::fmt;
 use std::path::Path;
 
-/// What is wrong with a box, or with the way in which a file says it.
+/// What is wrong with a box or its representation in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BoxFault {
-    /// A name or a number that is none of the four classes.
+    /// A name or a number that is not one of the four classes.
     UnknownClass,
     /// No or negative width or height.
     NoExtent,
@@ -17,19 +17,19 @@ pub enum BoxFault {
     OffTheGlobe,
     /// A pixel that the grid does not have.
     OffTheGrid,
-    /// A cell that holds no number.
+    /// A cell that is not a number.
     NoNumber,
-    /// Something that should say when, and does not.
+    /// A missing or invalid time.
     NoTime,
     /// A confidence that is not between 0 and 1.
     NoConfidence,
-    /// Numbers that are a box in none of the orders in which such files come.
+    /// Numbers that form a box in none of the known column orders.
     NoOrder,
     /// A reference to an image that the file does not list.
     NoImage,
-    /// An id that two things of a file share.
+    /// An id used twice in a file.
     SameId,
-    /// A time that two images of a file share.
+    /// A time used by two images of a file.
     SameTime,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for BoxFault {
 }
 
 impl BoxFault {
-    /// The error of this fault at a place in a file.
+    /// The error for this fault at a place in a file.
     pub(super) fn at(
         self,
         path: &Path,
@@ -69,11 +69,11 @@ impl BoxFault {
         }
     }
 
-    /// What is wrong with the edges of a box on the globe, and what they should be; none if they are right.
+    /// The fault of a box's edges on the globe, and what was expected; `None` if they are valid.
     pub(super) fn of(geo: &GeoBox) -> Option<(Self, &'static str)> {
         let latitudes = [geo.south_deg, geo.north_deg];
         let longitudes = [geo.west_deg, geo.east_deg];
-        // Written so that a NaN is off the globe too.
+        // Written so that NaN counts as off the globe, too.
         if !latitudes.iter().all(|lat| lat.abs() <= 90.0)
             || !longitudes.iter().all(|lon| (0.0..=360.0).contains(lon))
         {

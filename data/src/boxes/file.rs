@@ -1,4 +1,4 @@
-//! A file of boxes of any kind: its boxes, and the grid of its pixels.
+//! Box files of any kind: their boxes, and the grid of their pixels.
 
 use super::BoxFrames;
 use super::coco::{self, read_coco};
@@ -11,10 +11,10 @@ use std::path::Path;
 /// Rows and columns of the ExtremeWeather data set: CAM5's grid of 0.25 degrees.
 const EXTREME_WEATHER_GRID: (usize, usize) = (768, 1152);
 
-/// More rows or columns than a global grid has: cells would be smaller than 40 m.
+/// Upper limit of rows or columns: beyond it, cells of a global grid would be smaller than 40 m.
 const TOO_MANY: usize = 1_000_000;
 
-/// What a file of boxes is.
+/// The format of a box file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     /// A table: `.csv`.
@@ -26,7 +26,7 @@ pub enum FileKind {
 }
 
 impl FileKind {
-    /// By the ending of a name; `None` for `.nc`, which mostly holds masks or tracks.
+    /// Determines the kind by file name extension; `None` for `.nc`, which usually holds masks or tracks.
     pub fn of(path: &Path) -> Option<Self> {
         let end = path.extension().unwrap_or_default().to_string_lossy();
         Some(match end.to_ascii_lowercase().as_str() {
@@ -37,7 +37,7 @@ impl FileKind {
         })
     }
 
-    /// As [`Self::of`], for a file that holds boxes: a `.nc` is then ExtremeWeather's.
+    /// Like [`Self::of`], for a file known to hold boxes: `.nc` is then ExtremeWeather's.
     fn of_boxes(path: &Path) -> Option<Self> {
         let is_netcdf = path
             .extension()
@@ -46,10 +46,10 @@ impl FileKind {
     }
 }
 
-/// The boxes of a file of any [`FileKind`], by the end of its name; a `.nc` is ExtremeWeather's.
+/// Reads the boxes of a file of any [`FileKind`], determined by its extension; `.nc` is ExtremeWeather's.
 ///
 /// # Errors
-/// [`DataError::NoInput`] for another name; otherwise as the reader of its kind: [`super::table::read_table`],
+/// [`DataError::NoInput`] for another extension; otherwise as the reader of its kind: [`super::table::read_table`],
 /// [`super::extreme_weather::read_extreme_weather`], [`super::coco::read_coco`].
 pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames> {
     match FileKind::of_boxes(path) {
@@ -63,10 +63,10 @@ pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFra
     }
 }
 
-/// What a file of boxes in pixels says of its grid.
+/// The grid that a file of pixel boxes declares.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Said {
-    /// Latitudes and longitudes, as files that this crate writes have them.
+pub(super) enum DeclaredGrid {
+    /// Latitudes and longitudes, as in files written by this crate.
     Axes(LatLonGrid),
     /// Rows and columns.
     Size(usize, usize),
@@ -74,53 +74,55 @@ pub(super) enum Said {
     Nothing,
 }
 
-/// The grid that the pixels of a file of boxes are of: that of its own latitudes and longitudes; without them `fields`,
-/// if that has the size of the file's images, else the global grid of that size; of a file that does not even say a
-/// size `fields`, else that of the ExtremeWeather data set. Tables, whose boxes are in degrees, get `fields` or the last
-/// too.
+/// Returns the grid of the pixels in a box file. If the file has latitudes and longitudes, these define it. If it has
+/// only an image size, the result is `fields` if that size matches, or else the global grid of that size. If it has no
+/// size either, the result is `fields`, or else the grid of the ExtremeWeather data set; the same holds for tables,
+/// whose boxes are in degrees.
 ///
 /// # Errors
-/// [`DataError::Unreadable`] or [`DataError::Io`] if the file cannot be read; [`DataError::Grid`] if what it says is no
-/// grid.
+/// [`DataError::Unreadable`] or [`DataError::Io`] if the file cannot be read; [`DataError::Grid`] if its axes or size
+/// do not form a grid.
 pub fn pixel_grid(path: &Path, fields: Option<&LatLonGrid>) -> Result<LatLonGrid> {
     let said = match FileKind::of_boxes(path) {
-        Some(FileKind::ExtremeWeather) => extreme_weather::said_grid(path)?,
-        Some(FileKind::Coco) => coco::said_grid(path)?,
-        Some(FileKind::Table) | None => Said::Nothing,
+        Some(FileKind::ExtremeWeather) => extreme_weather::declared_grid(path)?,
+        Some(FileKind::Coco) => coco::declared_grid(path)?,
+        Some(FileKind::Table) | None => DeclaredGrid::Nothing,
     };
     match (said, fields) {
-        (Said::Axes(grid), _) => Ok(grid),
-        (Said::Size(rows, columns), Some(fields)) if fields.shape() == (rows, columns) => {
+        (DeclaredGrid::Axes(grid), _) => Ok(grid),
+        (DeclaredGrid::Size(rows, columns), Some(fields)) if fields.shape() == (rows, columns) => {
             Ok(fields.clone())
         }
-        (Said::Size(rows, columns), _) if rows.max(columns) >= TOO_MANY => {
+        (DeclaredGrid::Size(rows, columns), _) if rows.max(columns) >= TOO_MANY => {
             Err(DataError::Grid(format!(
                 "`{}`: images of {rows} x {columns} pixels are of no global grid",
                 path.display()
             )))
         }
-        (Said::Size(rows, columns), _) => LatLonGrid::global(rows, columns),
-        (Said::Nothing, Some(fields)) => Ok(fields.clone()),
-        (Said::Nothing, None) => LatLonGrid::global(EXTREME_WEATHER_GRID.0, EXTREME_WEATHER_GRID.1),
+        (DeclaredGrid::Size(rows, columns), _) => LatLonGrid::global(rows, columns),
+        (DeclaredGrid::Nothing, Some(fields)) => Ok(fields.clone()),
+        (DeclaredGrid::Nothing, None) => {
+            LatLonGrid::global(EXTREME_WEATHER_GRID.0, EXTREME_WEATHER_GRID.1)
+        }
     }
 }
 
-/// The grid of two axes as a file has them.
+/// The grid of two axes as stored in a file.
 ///
 /// # Errors
-/// [`DataError::Grid`] if they are none, or not in the order in which pixels are counted.
-pub(super) fn of_axes(path: &Path, lat_deg: Vec<f64>, lon_deg: Vec<f64>) -> Result<Said> {
+/// [`DataError::Grid`] if they do not form a grid, or are not in the order of pixel coordinates.
+pub(super) fn of_axes(path: &Path, lat_deg: Vec<f64>, lon_deg: Vec<f64>) -> Result<DeclaredGrid> {
     let refused = |reason: String| DataError::Grid(format!("`{}`: {reason}", path.display()));
     let (grid, order) =
         LatLonGrid::from_axes(lat_deg, lon_deg).map_err(|error| refused(error.to_string()))?;
-    // Pixels are counted along the file's axes: another order would put every box elsewhere.
+    // Pixel coordinates follow the file's axes: in another order every box would be misplaced.
     if order != Default::default() {
         return Err(refused(
             "expected latitudes from south to north and longitudes eastward from within [0, 360), along which pixels are counted"
                 .into(),
         ));
     }
-    Ok(Said::Axes(grid))
+    Ok(DeclaredGrid::Axes(grid))
 }
 
 #[cfg(test)]

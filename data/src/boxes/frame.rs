@@ -1,16 +1,16 @@
-//! Boxes of many times, and where they are written to.
+//! Boxes of many times, and the interface of writers.
 
 use super::GeoBox;
 use crate::Time;
 use crate::error::Result;
 use std::path::PathBuf;
 
-/// A box and the track it belongs to.
+/// A box and its track.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TrackedBox {
     /// The box.
     pub geo: GeoBox,
-    /// The track of the storm in it; `None` for a box that was not tracked.
+    /// The track of its storm; `None` for a box that was not tracked.
     pub track_id: Option<u64>,
 }
 
@@ -36,15 +36,15 @@ pub struct BoxFrame {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BoxFrames {
     frames: Vec<BoxFrame>,
-    /// What the reader decided about the file, one sentence each, for people.
+    /// The reader's decisions about the file, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl BoxFrames {
-    /// Frames from boxes and their times in any order, all of one calendar; a time without a box is one at which
-    /// nothing was found.
+    /// Collects frames from boxes and their times in any order, all in one calendar; a time without a box is one at
+    /// which nothing was found.
     pub(super) fn collect(mut rows: Vec<(Time, Option<TrackedBox>)>) -> Self {
-        // Stable: boxes of one time keep the file's order.
+        // A stable sort keeps the file's order of boxes at one time.
         rows.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(std::cmp::Ordering::Equal));
         let mut frames: Vec<BoxFrame> = Vec::new();
         for (time, found) in rows {
@@ -67,14 +67,14 @@ impl BoxFrames {
         &self.frames
     }
 
-    /// The boxes of a time; `None` if the file does not have that time.
+    /// The boxes of a time; `None` if the file does not cover it.
     pub fn at(&self, time: Time) -> Option<&[TrackedBox]> {
         let before = |frame: &BoxFrame| frame.time < time;
         let frame = self.frames.get(self.frames.partition_point(before))?;
         (frame.time == time).then_some(frame.boxes.as_slice())
     }
 
-    /// Keeps only some boxes, but all times; returns how many boxes were left out.
+    /// Filters boxes but keeps all times; returns how many boxes were removed.
     pub fn retain(&mut self, keep: impl Fn(&TrackedBox) -> bool) -> usize {
         let before = self.boxes();
         for frame in &mut self.frames {
@@ -83,13 +83,13 @@ impl BoxFrames {
         before - self.boxes()
     }
 
-    /// Boxes over all times.
+    /// Total number of boxes.
     pub fn boxes(&self) -> usize {
         self.frames.iter().map(|frame| frame.boxes.len()).sum()
     }
 }
 
-/// What a finished file of boxes holds.
+/// The contents of a finished box file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SinkSummary {
     /// The file.
@@ -98,12 +98,12 @@ pub struct SinkSummary {
     pub times: usize,
     /// Boxes written.
     pub boxes: usize,
-    /// Boxes that the format had no room for.
+    /// Number of boxes that the format had no room for.
     pub left_out: usize,
 }
 
 impl SinkSummary {
-    /// The summary of a file that holds nothing yet.
+    /// The summary of an empty file.
     pub(super) fn begun(path: PathBuf) -> Self {
         Self {
             path,
@@ -114,15 +114,15 @@ impl SinkSummary {
     }
 }
 
-/// A file of boxes that is written time by time and takes its name when it is whole.
+/// A box file that is written time by time and renamed into place when complete.
 pub trait BoxSink {
-    /// Adds the boxes of the next time; an empty slice says that nothing was found at it.
+    /// Adds the boxes of the next time; an empty slice means that nothing was found.
     ///
     /// # Errors
-    /// [`crate::DataError::Invalid`] for a box that is none or lies off the grid; [`crate::DataError::Io`].
+    /// [`crate::DataError::Invalid`] for a box that is invalid or off the grid; [`crate::DataError::Io`].
     fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()>;
 
-    /// Ends the file and says what is in it.
+    /// Completes the file and returns its summary.
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be written, synced or renamed.

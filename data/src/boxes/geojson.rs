@@ -1,7 +1,7 @@
-//! Boxes as GeoJSON, for maps: written, not read.
+//! Boxes as GeoJSON for maps; write-only.
 //!
-//! Longitudes run from -180 to 180; rings run anticlockwise; a box across the antimeridian is cut there into two
-//! polygons (RFC 7946, sections 3.1.6 and 3.1.9). A time without boxes leaves no trace: GeoJSON has no place for it.
+//! Longitudes range from -180 to 180; rings are anticlockwise; a box across the antimeridian is split there into two
+//! polygons (RFC 7946, sections 3.1.6 and 3.1.9). Times without boxes are lost: GeoJSON cannot represent them.
 
 use super::{BoxSink, GeoBox, SinkSummary, TrackedBox};
 use crate::Time;
@@ -10,7 +10,7 @@ use crate::error::Result;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Writes a collection of features.
+/// Writes a feature collection.
 #[derive(Debug)]
 pub struct GeoJsonWriter {
     file: TextFile,
@@ -60,7 +60,7 @@ fn feature(time: Time, TrackedBox { geo, track_id }: &TrackedBox) -> Value {
     let (west, east) = geo.signed_longitudes_deg();
     json!({
         "type": "Feature",
-        // West exceeds east across the antimeridian, as section 5.2 has it.
+        // West exceeds east across the antimeridian, as in section 5.2.
         "bbox": [rounded(west), rounded(geo.south_deg), rounded(east), rounded(geo.north_deg)],
         "geometry": geometry(geo),
         "properties": {
@@ -72,7 +72,7 @@ fn feature(time: Time, TrackedBox { geo, track_id }: &TrackedBox) -> Value {
     })
 }
 
-/// One polygon, or two where the antimeridian cuts the box.
+/// One polygon, or two if the antimeridian splits the box.
 fn geometry(geo: &GeoBox) -> Value {
     let (west, east) = geo.signed_longitudes_deg();
     let ring = |west: f64, east: f64| {

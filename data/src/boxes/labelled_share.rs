@@ -1,13 +1,13 @@
-//! Which training samples count as labelled when only a share of them is to.
+//! Selects the training samples that count as labelled if only a share of them may.
 
 use crate::error::{DataError, Result};
 use crate::random::stream;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// A share of samples, drawn by a seed: for training on few labels and many fields without.
+/// A random share of samples, for training with few labels and many unlabelled fields.
 ///
-/// With one seed a smaller share is part of every larger one, so that scores over the share are of nested sets.
+/// For the same seed, a smaller share is a subset of every larger one, so that scores over shares are of nested sets.
 ///
 /// # Source
 /// Racah et al. 2017 (ExtremeWeather), arXiv:1612.02095, section 4: unlabelled frames besides labelled ones.
@@ -16,16 +16,16 @@ use serde::{Deserialize, Serialize};
 pub struct LabelledShare {
     /// Share of the samples, 0 to 1.
     pub share: f64,
-    /// Seed of the drawing.
+    /// Seed of the selection.
     pub seed: u64,
 }
 
 impl LabelledShare {
-    /// The ids that count as labelled, ascending: the nearest whole number to the share, but one at least if the share
-    /// is not 0. A pure function of the ids, whatever their order, and of share and seed.
+    /// Returns the ids that count as labelled, ascending: the share rounded to a whole number, but at least one if the
+    /// share is not 0. A pure function of share, seed and the set of ids, regardless of their order.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if the share is not in 0 to 1.
+    /// [`DataError::Invalid`] if the share is outside of 0 to 1.
     /// # Example
     /// ```
     /// use squall_data::boxes::LabelledShare;

@@ -1,7 +1,7 @@
 //! Boxes around storms: in degrees on the globe, and in pixels of a grid.
 //!
-//! A file of boxes is read as [`BoxFrames`] by [`read`], or time by time as [`BoxSeries`], whichever it is: a table
-//! ([`table`]), ExtremeWeather's HDF5 ([`extreme_weather`]) or COCO's JSON ([`coco`]); each of them, and [`geojson`],
+//! A box file is read as [`BoxFrames`] by [`read`], or time by time as [`BoxSeries`], in any format: a table
+//! ([`table`]), ExtremeWeather's HDF5 ([`extreme_weather`]) or COCO's JSON ([`coco`]). Each of these, and [`geojson`],
 //! is written time by time through a [`BoxSink`].
 //!
 //! Letters: y row (latitude, south to north), x column (longitude, eastward).
@@ -30,7 +30,7 @@ use crate::Class;
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 
-/// What a box holds; the discriminant is the stored code.
+/// The class of a box; the discriminant is the stored code.
 ///
 /// # Source
 /// ExtremeWeather, arXiv:1612.02095: the order of its files.
@@ -57,7 +57,7 @@ impl BoxClass {
         Self::AtmosphericRiver,
     ];
 
-    /// The code in files of boxes.
+    /// The code in box files.
     pub fn code(self) -> u8 {
         self as u8
     }
@@ -98,7 +98,7 @@ impl From<BoxClass> for Class {
 /// A box on the globe.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct GeoBox {
-    /// What it holds.
+    /// Its class.
     pub class: BoxClass,
     /// Western edge, [0, 360); greater than `east_deg` where the box crosses 0°E.
     pub west_deg: f64,
@@ -115,7 +115,7 @@ pub struct GeoBox {
 /// A box on a grid, in pixels: cell (j, i) covers y from j to j + 1 and x from i to i + 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct PixelBox {
-    /// What it holds.
+    /// Its class.
     pub class: BoxClass,
     /// Southern edge, 0 to rows.
     pub y_min: f64,
@@ -130,7 +130,7 @@ pub struct PixelBox {
 }
 
 impl GeoBox {
-    /// Degrees of longitude that it spans.
+    /// Width in degrees of longitude.
     pub fn width_deg(&self) -> f64 {
         let width = self.east_deg - self.west_deg;
         if width < 0.0 { width + 360.0 } else { width }
@@ -142,7 +142,7 @@ impl GeoBox {
         crate::grid::EARTH_RADIUS_KM.powi(2) * self.width_deg().to_radians() * height
     }
 
-    /// Area that two boxes share over the area that either covers, on the sphere.
+    /// Intersection over union of two boxes, by area on the sphere.
     pub fn overlap(&self, other: &Self) -> f64 {
         let south = self.south_deg.max(other.south_deg);
         let north = self.north_deg.min(other.north_deg);
@@ -156,13 +156,13 @@ impl GeoBox {
         if either > 0.0 { shared / either } else { 0.0 }
     }
 
-    /// Whether its confidence is at least `least`; always for labels, which have none.
+    /// Whether its confidence is at least `least`; always true for labels, which have none.
     pub fn is_sure(&self, least: f32) -> bool {
         self.confidence.is_none_or(|confidence| confidence >= least)
     }
 
     /// # Errors
-    /// [`DataError::Invalid`] if the box has no extent or is no box of the globe.
+    /// [`DataError::Invalid`] if the box has no extent or is not on the globe.
     pub fn check(&self) -> Result<()> {
         let Some((fault, _)) = BoxFault::of(self) else {
             return Ok(());
@@ -174,7 +174,7 @@ impl GeoBox {
     }
 }
 
-/// Degrees of longitude in both boxes; two wide boxes may meet on both sides of the globe.
+/// Degrees of longitude shared by two boxes; two wide boxes may overlap on both sides of the globe.
 fn shared_longitude_deg(a: &GeoBox, b: &GeoBox) -> f64 {
     let offset = (b.west_deg - a.west_deg).rem_euclid(360.0);
     let (a_end, b_width) = (a.width_deg(), b.width_deg());

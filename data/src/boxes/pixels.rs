@@ -1,7 +1,7 @@
 //! Converts boxes from degrees to pixels of a grid, and back.
 //!
-//! A field has edges: its first and last row, and the first and last column of a regional grid. What of a box lies
-//! beyond them is cut off. Boxes of a sample are turned as its fields are.
+//! A field has edges: its first and last row, and the first and last column of a regional grid. Boxes are clipped at
+//! these edges. The boxes of a sample are transformed like its fields.
 
 use super::{GeoBox, PixelBox};
 use crate::LatLonGrid;
@@ -9,21 +9,21 @@ use crate::error::{DataError, Result};
 use crate::grid::wrapped;
 use crate::store::View;
 
-/// Smaller differences, in degrees or pixels, come from rounding.
+/// Differences up to this, in degrees or pixels, are rounding errors.
 const SLIVER: f64 = 1e-6;
-/// A box cut by an edge must keep more than this, pixels: degrees with four decimals can put a box as far over an edge
+/// Minimum size in pixels of a clipped box: coordinates rounded to four decimals can move a box this far across an edge
 /// that it only touches.
 const LEAST_PART: f64 = 1e-3;
-/// Share of the whole circle by which rounding may make a box around it narrower: the edges that a network gives are
+/// Relative tolerance for a box around the whole circle: rounding may make it narrower, because a network's edges are
 /// f32.
 const NARROWER: f64 = 1e-6;
 
 impl GeoBox {
-    /// The part of the box that lies on a grid, in its pixels. Of a box that reaches into a regional grid over both its
-    /// ends the wider part is taken.
+    /// The part of the box on a grid, in pixels. If the box enters a regional grid at both ends, the wider part is
+    /// used.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it has no extent, is no box of the globe, or lies wholly outside the grid.
+    /// [`DataError::Invalid`] if the box has no extent, is not on the globe, or lies entirely outside the grid.
     pub fn to_pixels(&self, grid: &LatLonGrid) -> Result<PixelBox> {
         self.check()?;
         let outside = || {
@@ -33,11 +33,11 @@ impl GeoBox {
         self.on(grid).ok_or_else(outside)
     }
 
-    /// The part of the box that lies on a grid: itself, to the last bit, if all of it does; none if it lies wholly
+    /// The part of the box on a grid; the identical box if all of it is on the grid; `None` if it lies entirely
     /// outside.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it has no extent or is no box of the globe.
+    /// [`DataError::Invalid`] if the box has no extent or is not on the globe.
     pub fn within(&self, grid: &LatLonGrid) -> Result<Option<Self>> {
         self.check()?;
         let Some(part) = self.on(grid) else {
@@ -51,11 +51,11 @@ impl GeoBox {
         ];
         let is_cut = lost_deg.iter().any(|&lost| lost > SLIVER);
         let part = if is_cut { cut } else { *self };
-        // So little may be left that its edges are one number.
+        // The rest may be so small that its edges coincide in degrees.
         Ok(part.check().is_ok().then_some(part))
     }
 
-    /// The part on a grid; none if there is none.
+    /// The part on a grid, if any.
     fn on(&self, grid: &LatLonGrid) -> Option<PixelBox> {
         let (y_min, y_max) = self.rows(grid)?;
         let (x_min, x_max) = if grid.is_periodic() {
@@ -73,7 +73,7 @@ impl GeoBox {
         })
     }
 
-    /// Southern and northern edge in rows, of the part on the grid; none if there is none.
+    /// Southern and northern edge, in rows, of the part on the grid, if any.
     fn rows(&self, grid: &LatLonGrid) -> Option<(f64, f64)> {
         let (south, north) = (row(self.south_deg, grid), row(self.north_deg, grid));
         let rows = grid.shape().0 as f64;
@@ -81,14 +81,14 @@ impl GeoBox {
         stays(part, north - south).then_some(part)
     }
 
-    /// Western and eastern edge in columns; the eastern one may lie beyond the last column.
+    /// Western and eastern edge in columns; the eastern one may exceed the number of columns.
     fn columns(&self, grid: &LatLonGrid) -> (f64, f64) {
         let west_edge_deg = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
         let x_min = wrapped(self.west_deg - west_edge_deg, 360.0) / grid.lon_spacing_deg();
         (x_min, x_min + self.width_deg() / grid.lon_spacing_deg())
     }
 
-    /// The same of the part on a regional grid.
+    /// The same for the part on a regional grid.
     fn columns_of_region(&self, grid: &LatLonGrid) -> Option<(f64, f64)> {
         let columns = grid.shape().1 as f64;
         let (x_min, x_max) = self.columns(grid);
@@ -97,7 +97,7 @@ impl GeoBox {
             return Some((0.0, columns));
         }
         let part = |x_min: f64, x_max: f64| (x_min.max(0.0), x_max.min(columns));
-        // It begins east of the grid's western edge, or west of it.
+        // The box may begin east or west of the grid's western edge.
         let (east, west) = (part(x_min, x_max), part(x_min - circle, x_max - circle));
         let width = |(x_min, x_max): (f64, f64)| x_max - x_min;
         let wider = if width(west) > width(east) {
@@ -109,12 +109,12 @@ impl GeoBox {
     }
 }
 
-/// Whether enough is left of a box that spans `whole` pixels: more than half of it, or more than [`LEAST_PART`].
+/// Whether enough of a box of `whole` pixels remains: more than half, or more than [`LEAST_PART`].
 fn stays((from, to): (f64, f64), whole: f64) -> bool {
     to - from > LEAST_PART.min(whole / 2.0)
 }
 
-/// A latitude in rows; beyond the grid's edges rows go on as the last one.
+/// A latitude in rows, extrapolated beyond the grid's edges with the height of the last row.
 fn row(lat_deg: f64, grid: &LatLonGrid) -> f64 {
     let (rows, _) = grid.shape();
     let bounds = grid.lat_bounds_deg();
@@ -134,7 +134,7 @@ impl PixelBox {
         };
         let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
         let lon = |x: f64| wrapped(west_edge + x * grid.lon_spacing_deg(), 360.0);
-        // Both edges of the whole circle are one meridian.
+        // Both edges of a full circle are the same meridian.
         let width_deg = (self.x_max - self.x_min) * grid.lon_spacing_deg();
         let circle = width_deg >= 360.0 * (1.0 - NARROWER);
         let (west_deg, east_deg) = if circle {
@@ -154,7 +154,7 @@ impl PixelBox {
 }
 
 impl View {
-    /// The box in a field of this shape that was turned by this view.
+    /// Applies this view to a box in a field of this shape.
     #[must_use]
     pub fn turn_box(self, found: PixelBox, (rows, columns): (usize, usize)) -> PixelBox {
         let (rows, columns) = (rows as f64, columns as f64);

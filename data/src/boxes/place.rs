@@ -1,11 +1,11 @@
-//! Boxes from centres, and the longitudes of two conventions.
+//! Boxes around centres, and conversions between longitude conventions.
 
 use super::{BoxClass, GeoBox};
 use crate::grid::{lon_difference_deg, wrapped};
 
 impl GeoBox {
-    /// The box about a centre with these half sides; it stops at the poles, and a box as wide as the globe is the whole
-    /// circle.
+    /// The box around a centre with these half widths. It is clipped at the poles, and a box as wide as the globe
+    /// becomes the full circle.
     pub fn around(class: BoxClass, (lat_deg, lon_deg): (f64, f64), half_deg: (f64, f64)) -> Self {
         let (half_lat, half_lon) = half_deg;
         let (west_deg, east_deg) = if half_lon >= 180.0 {
@@ -26,25 +26,25 @@ impl GeoBox {
         }
     }
 
-    /// The box about a centre whose half sides are the same distance northward and, at the centre's latitude, eastward.
+    /// The box around a centre with equal half widths in distance: northward and, at the centre's latitude, eastward.
     pub fn around_equal_sides(class: BoxClass, centre: (f64, f64), half_deg: f64) -> Self {
         let east_deg = half_deg / centre.0.to_radians().cos().max(0.05);
         Self::around(class, centre, (half_deg, east_deg))
     }
 
-    /// Whether a place lies in it or on its edge.
+    /// Whether a point lies in the box or on its edge.
     pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
         let from_west = (lon_deg - self.west_deg).rem_euclid(360.0);
         (self.south_deg..=self.north_deg).contains(&lat_deg) && from_west <= self.width_deg()
     }
 
-    /// Its middle: latitude and longitude, [0, 360).
+    /// Its centre: latitude, and longitude in [0, 360).
     pub fn centre(&self) -> (f64, f64) {
         let lon = (self.west_deg + self.width_deg() / 2.0).rem_euclid(360.0);
         ((self.south_deg + self.north_deg) / 2.0, lon)
     }
 
-    /// Its western and eastern edge from -180 to 180, as GeoJSON and maps have them; west exceeds east across the
+    /// Its western and eastern edge in [-180, 180], as in GeoJSON and on maps; west exceeds east across the
     /// antimeridian.
     pub fn signed_longitudes_deg(&self) -> (f64, f64) {
         if self.width_deg() >= 360.0 {
@@ -52,11 +52,11 @@ impl GeoBox {
         }
         let west = lon_difference_deg(self.west_deg, 0.0);
         let east = lon_difference_deg(self.east_deg, 0.0);
-        // An edge on the antimeridian belongs to the side on which the box lies.
+        // An edge on the antimeridian belongs to the side that the box lies on.
         (west, if east <= -180.0 { 180.0 } else { east })
     }
 
-    /// Longitudes of -180 to 180 or of 0 to 360, brought to those of a box; what is neither stays as it is.
+    /// Converts longitudes of -180 to 180 or 0 to 360 to a box's convention; others are unchanged.
     pub(super) fn turned_deg(west_deg: f64, east_deg: f64) -> (f64, f64) {
         let known = |lon: f64| (-180.0..=360.0).contains(&lon);
         if !known(west_deg) || !known(east_deg) {

@@ -1,33 +1,32 @@
-//! Matches predicted boxes with true ones, and computes average precision from detections in the order of their
-//! confidence.
+//! Matches predicted with true boxes, and computes average precision from detections ranked by confidence.
 
 use super::suppress::{by_confidence, sureness};
 use crate::GeoBox;
 use serde::{Deserialize, Serialize};
 
-/// Overlaps (shared area over covered area) at which a box counts as found: ExtremeWeather's 0.1, then COCO's ten.
+/// Overlap thresholds (intersection over union) for a match: ExtremeWeather's 0.1, then COCO's ten.
 pub const OVERLAPS: [f64; 11] = [0.1, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95];
 
-/// A predicted box: its confidence, and a bit for every entry of [`OVERLAPS`] at which it found a true box.
+/// A predicted box: its confidence, and one bit per entry of [`OVERLAPS`] at which it matched a true box.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Judged {
-    /// How sure the prediction is, 0 to 1.
+    /// Confidence of the prediction, 0 to 1.
     pub confidence: f32,
-    /// Bit k: it found a true box at overlap k.
+    /// Bit k: it matched a true box at overlap k.
     pub right: u16,
 }
 
-/// Judges the predicted boxes of one class and time at every overlap.
+/// Matches the predicted boxes of one class and time at every overlap threshold.
 ///
-/// The surest comes first (at the same confidence in the order of its edges) and takes the true box that it overlaps
-/// most among those still free, if the overlap is large enough; a true box is found once.
+/// Predictions are processed by falling confidence (ties by their edges). Each takes the unmatched true box that it
+/// overlaps most, if the overlap reaches the threshold; a true box is matched once.
 ///
 /// # Source
-/// The match of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
+/// The matching of `hur-detect` (`helper_fxns.py`) and of pycocotools, with areas on the sphere.
 pub fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
     let mut sorted: Vec<&GeoBox> = predicted.iter().collect();
     sorted.sort_by(|a, b| by_confidence(a, b));
-    // For each box the true ones it overlaps enough for any rule, the best first.
+    // For each prediction the true boxes that it overlaps enough at any threshold, best first.
     let candidates: Vec<Vec<(usize, f64)>> = sorted
         .iter()
         .map(|found| {
@@ -65,45 +64,46 @@ pub fn judge(truth: &[GeoBox], predicted: &[GeoBox]) -> Vec<Judged> {
     judged
 }
 
-/// A detection as average precision needs it: its confidence, whether it is right, and its weight.
+/// A detection for average precision: confidence, correctness, and weight.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Detection {
-    /// How sure the prediction is, 0 to 1.
+    /// Confidence of the prediction, 0 to 1.
     pub confidence: f32,
-    /// Whether it found a true box.
+    /// Whether it matched a true box.
     pub right: bool,
-    /// How often it counts: once, or as often as a bootstrap drew its block.
+    /// Its multiplicity: 1, or the number of times that a bootstrap drew its block.
     pub weight: f64,
 }
 
-/// Precision and recall of all boxes that are at least so sure.
+/// Precision and recall of all boxes with at least this confidence.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct CurvePoint {
-    /// The least sure box that counts.
+    /// The confidence threshold.
     pub confidence: f32,
-    /// Share of the counted boxes that are right.
+    /// Share of these boxes that matched.
     pub precision: f64,
-    /// Share of the true boxes that were found.
+    /// Share of the true boxes that were matched.
     pub recall: f64,
-    /// True boxes found.
+    /// Number of true boxes matched.
     pub hits: f64,
 }
 
-/// Average precision by three rules; each lies between 0 and 1.
+/// Average precision by three definitions; each is between 0 and 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct AveragePrecision {
-    /// Sum over the curve of (gain of recall) × precision, nothing interpolated.
+    /// Sum over the curve of (recall gain) × precision, without interpolation.
     pub step: f64,
-    /// Mean over the recalls 0, 0.01, ..., 1 of the best precision at that recall or above.
+    /// Mean over the recall levels 0, 0.01, ..., 1 of the best precision at that recall or above.
     pub coco: f64,
-    /// As `step`, with the recall counted among the true boxes that were found at all, so that misses cost nothing; 0
-    /// if none was found.
+    /// Like `step`, with recall relative to the true boxes that were found at all, so that misses cost nothing; 0 if
+    /// none was found.
     pub of_found: f64,
 }
 
-/// The curve of precision over recall, from the surest boxes to all; empty without true boxes.
+/// The precision-recall curve, from the highest confidence to all boxes; empty without true boxes.
 ///
-/// `sorted` holds the surest first. Equally sure boxes enter together, so that their order says nothing.
+/// `sorted` is ordered by falling confidence. Boxes of equal confidence enter together, so that their order does not
+/// matter.
 pub fn curve(sorted: impl IntoIterator<Item = Detection>, truths: f64) -> Vec<CurvePoint> {
     let mut points: Vec<CurvePoint> = Vec::new();
     if truths <= 0.0 {
@@ -137,7 +137,7 @@ impl AveragePrecision {
     /// # Source
     /// `coco`: `COCOeval.accumulate` of pycocotools (101 recall levels). `step`: `average_precision_score` of
     /// scikit-learn. `of_found`: `scripts/train_val.py` and `helper_fxns.py` of `hur-detect`, the code of Racah et al.
-    /// 2017 (arXiv:1612.02095): scikit-learn's rule fed with predictions alone, so that missed boxes do not lower the
+    /// 2017 (arXiv:1612.02095): scikit-learn's function applied to predictions only, so that misses do not lower
     /// recall.
     pub fn of(curve: &[CurvePoint], truths: f64) -> Option<Self> {
         if truths <= 0.0 {
@@ -149,7 +149,7 @@ impl AveragePrecision {
             step_hits += (point.hits - before) * point.precision;
             before = point.hits;
         }
-        // From the end: the best precision at this recall or above. Levels are compared in whole numbers.
+        // Backwards, keeping the best precision at this recall or above. Recall levels are compared as integers.
         let (mut level, mut best, mut sum) = (100i32, 0.0f64, 0.0);
         for (k, point) in curve.iter().enumerate().rev() {
             best = best.max(point.precision);

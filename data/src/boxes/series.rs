@@ -1,4 +1,4 @@
-//! The boxes of a file, time after time, without holding a century of them.
+//! The boxes of a file, time by time, without holding a century of them in memory.
 
 use super::file::FileKind;
 use super::table::BoxRows;
@@ -7,10 +7,10 @@ use crate::error::{DataError, Result};
 use crate::{Calendar, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
 
-/// A file of boxes whose times are known and whose frames are read when they are asked for.
+/// A box file whose times are known, and whose frames are read on demand.
 ///
-/// Tables in order of time (as `squall infer` and `squall label` write them) are read row by row, twice: once for their
-/// times. Tables in another order and files of other kinds are held in memory.
+/// Tables in order of time (as written by `squall infer` and `squall label`) are streamed, twice: the first pass
+/// collects the times. Tables in another order and files of other kinds are held in memory.
 ///
 /// # Example
 /// ```
@@ -28,12 +28,12 @@ pub struct BoxSeries {
     path: PathBuf,
     calendar: Calendar,
     times: Vec<Time>,
-    /// What is held, if it is.
+    /// The frames, if held in memory.
     held: Option<BoxFrames>,
 }
 
 impl BoxSeries {
-    /// Opens a file that [`read`] knows.
+    /// Opens a file of any kind that [`read`] supports.
     ///
     /// # Errors
     /// As [`read`].
@@ -53,7 +53,7 @@ impl BoxSeries {
         Ok(series)
     }
 
-    /// Reads the times of a table; false if they do not ascend.
+    /// Reads the times of a table; false if they are not ascending.
     fn read_times(&mut self) -> Result<bool> {
         for row in BoxRows::open(&self.path, self.calendar)? {
             let (time, _) = row?;
@@ -66,7 +66,7 @@ impl BoxSeries {
         Ok(true)
     }
 
-    /// The times that were looked at, ascending, each once.
+    /// The times that were searched for storms, ascending, without duplicates.
     pub fn times(&self) -> &[Time] {
         &self.times
     }
@@ -81,15 +81,16 @@ impl BoxSeries {
         &self.path
     }
 
-    /// What the reader decided about the file, one sentence each, for people.
+    /// The reader's decisions about the file, one sentence each.
     pub fn notes(&self) -> &[String] {
         self.held.as_ref().map_or(&[], |held| &held.notes)
     }
 
-    /// The frames from the one at `first` of [`Self::times`] on.
+    /// The frames from index `first` of [`Self::times`] on.
     ///
     /// # Errors
-    /// As [`read`], at once or for a frame; [`DataError::Unreadable`] for a frame if the file was changed meanwhile.
+    /// As [`read`], immediately or for a frame; [`DataError::Unreadable`] for a frame if the file has changed
+    /// meanwhile.
     pub fn frames(&self, first: usize) -> Result<Box<dyn Iterator<Item = Result<BoxFrame>> + '_>> {
         if let Some(held) = &self.held {
             return Ok(Box::new(held.frames().iter().skip(first).cloned().map(Ok)));

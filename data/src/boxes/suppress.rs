@@ -1,19 +1,19 @@
-//! One box for each storm: of boxes that overlap, the surest stays.
+//! Non-maximum suppression: of overlapping boxes, the most confident one is kept.
 
 use crate::boxes::GeoBox;
 use crate::error::{DataError, Result};
 use serde::{Deserialize, Serialize};
 use std::cmp::Ordering;
 
-/// Which of the boxes that a detector proposes at one time are kept (non-maximum suppression).
+/// Selects which of a detector's boxes at one time are kept (non-maximum suppression).
 ///
-/// Boxes are taken from the surest to the least sure; one that overlaps a kept box of its class by more than
-/// `max_overlap` is dropped. Overlaps are shared area over covered area on the sphere, so the seam at 0°E and the poles
-/// change nothing.
+/// Boxes are processed by falling confidence; one that overlaps a kept box of its class by more than `max_overlap` is
+/// dropped. Overlap is intersection over union on the sphere, so the seam at 0°E and the poles need no special
+/// treatment.
 ///
 /// # Source
-/// Defaults as the SSD recipe of `hur-detect` (branch `keras-tf`): overlap 0.45, confidence 0.01, 200 boxes. The
-/// detector of Kurth et al. 2017 (arXiv:1708.05256) keeps what has a confidence above 0.8.
+/// Defaults as in the SSD recipe of `hur-detect` (branch `keras-tf`): overlap 0.45, confidence 0.01, 200 boxes. The
+/// detector of Kurth et al. 2017 (arXiv:1708.05256) keeps boxes with a confidence above 0.8.
 ///
 /// # Example
 /// ```
@@ -34,11 +34,11 @@ use std::cmp::Ordering;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Suppression {
-    /// Largest overlap of two kept boxes of one class, 0 to 1; 1 keeps all.
+    /// Maximum overlap of two kept boxes of one class, 0 to 1; 1 keeps all.
     pub max_overlap: f64,
-    /// Boxes that are less sure are dropped. Boxes without a confidence (labels) are sure.
+    /// Minimum confidence. Boxes without a confidence (labels) always pass.
     pub min_confidence: f32,
-    /// At most so many boxes of one time are kept, over all classes.
+    /// Maximum number of kept boxes per time, over all classes.
     pub max_boxes: usize,
 }
 
@@ -54,7 +54,7 @@ impl Default for Suppression {
 
 impl Suppression {
     /// # Errors
-    /// [`DataError::Invalid`] if the overlap or the confidence is not from 0 to 1, or no box may be kept.
+    /// [`DataError::Invalid`] if the overlap or the confidence is outside of 0 to 1, or `max_boxes` is 0.
     pub fn check(&self) -> Result<()> {
         let fault = if !(0.0..=1.0).contains(&self.max_overlap) {
             format!("max_overlap: expected 0 to 1, found {}", self.max_overlap)
@@ -71,7 +71,7 @@ impl Suppression {
         Err(DataError::Invalid(fault))
     }
 
-    /// The places in `boxes` of those that are kept, from the surest to the least sure.
+    /// Indices in `boxes` of the kept ones, by falling confidence.
     ///
     /// The result does not depend on the order of `boxes`. Time: n log n + kept · n.
     pub fn keep(&self, boxes: &[GeoBox]) -> Vec<usize> {
@@ -95,19 +95,19 @@ impl Suppression {
         kept
     }
 
-    /// The boxes that are kept, from the surest to the least sure.
+    /// The kept boxes, by falling confidence.
     pub fn apply(&self, boxes: &[GeoBox]) -> Vec<GeoBox> {
         self.keep(boxes).into_iter().map(|k| boxes[k]).collect()
     }
 }
 
-/// How sure a box is: 1 for those without a confidence.
+/// The confidence of a box: 1 for those without one.
 pub(super) fn sureness(found: &GeoBox) -> f32 {
     found.confidence.unwrap_or(1.0)
 }
 
-/// The surest first; what is equally sure in the order of class, southern, northern, western, eastern edge, so that the
-/// order says nothing of how the boxes came.
+/// Orders by falling confidence; ties by class, southern, northern, western and eastern edge, so that the result does
+/// not depend on the input order.
 pub(super) fn by_confidence(a: &GeoBox, b: &GeoBox) -> Ordering {
     let edges = |g: &GeoBox| [g.south_deg, g.north_deg, g.west_deg, g.east_deg];
     let by_edges = || {

@@ -1,9 +1,9 @@
 //! `boxes.csv`: one row per box and time.
 //!
-//! Degrees have four decimals; what is not known is blank. A row with a time and nothing else says that this time was
-//! looked at and holds no box, so that such a time can be told from one that nobody labelled. Columns are found by
-//! name, in any order; others are passed over. Longitudes may run from 0 to 360 or from -180 to 180. Tables that data
-//! frames have saved again are read, too: NaN and NA are blank, 7.0 is an identity.
+//! Degrees have four decimals; unknown values are blank. A row with only a time means that this time was searched and
+//! has no box, which distinguishes it from a time that was never labelled. Columns are found by name, in any order;
+//! others are ignored. Longitudes may be in 0 to 360 or -180 to 180. Tables saved again from data frames are accepted:
+//! NaN and NA are blank, 7.0 is a track id.
 
 use super::fault::{BoxFault, edges};
 use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-/// The least extent that four decimals can tell.
+/// Smallest extent that four decimals can represent.
 const LEAST_DEG: f64 = 1e-4;
 
 /// The header.
@@ -29,14 +29,14 @@ const BOX_COLUMNS: [&str; 8] = [
     "confidence",
     "track_id",
 ];
-/// Places in [`BOX_COLUMNS`].
+/// Indices into [`BOX_COLUMNS`].
 const CLASS: usize = 0;
 const TIME: usize = 1;
 const WEST: usize = 2;
 const SOUTH: usize = 3;
 const EAST: usize = 4;
 const NORTH: usize = 5;
-/// From here on columns may be missing.
+/// From here on columns are optional.
 const CONFIDENCE: usize = 6;
 const TRACK_ID: usize = 7;
 
@@ -49,7 +49,7 @@ pub struct BoxTableWriter {
 }
 
 impl BoxTableWriter {
-    /// Begins a table.
+    /// Creates the table.
     ///
     /// # Errors
     /// [`DataError::Io`] if the file cannot be created.
@@ -92,9 +92,9 @@ pub fn header() -> String {
     BOX_COLUMNS.join(",") + "\n"
 }
 
-/// Adds the rows of a time to a table.
+/// Appends the rows of a time to a table.
 pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
-    // Writing into a string cannot fail.
+    // Writing to a string cannot fail.
     if boxes.is_empty() {
         let _ = writeln!(table, ",{time},,,,,,");
     }
@@ -102,13 +102,13 @@ pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
         let text = |value: Option<String>| value.unwrap_or_default();
         let fixed = |degrees: f64| format!("{degrees:.4}");
         let (mut west, mut east) = (fixed(geo.west_deg), fixed(geo.east_deg));
-        // A western edge of [0, 360) must not be rounded to 360, nor a sliver to the whole circle.
+        // A western edge in [0, 360) must not be rounded to 360, nor a sliver to the full circle.
         if west == "360.0000" {
             west = fixed(0.0);
             east = if east == "360.0000" { fixed(0.0) } else { east };
         }
         let (mut south, mut north) = (fixed(geo.south_deg), fixed(geo.north_deg));
-        // Nor may it lose its extent by rounding: equal edges are those of a sliver, or of nearly the whole circle.
+        // Rounding must not remove its extent either: equal edges mean a sliver, or nearly the full circle.
         if east == west && geo.width_deg() > 180.0 {
             (west, east) = (fixed(0.0), fixed(360.0));
         } else if east == west {
@@ -134,13 +134,13 @@ pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
 ///
 /// # Errors
 /// [`DataError::BadBox`] naming line, fault, what was expected and what was found; [`DataError::MissingVariable`]
-/// naming a column; [`DataError::Unreadable`] if it is no table; [`DataError::Io`].
+/// naming a column; [`DataError::Unreadable`] if it is not a table; [`DataError::Io`].
 pub fn read_table(path: &Path, calendar: Calendar) -> Result<BoxFrames> {
     let rows: Result<Vec<_>> = BoxRows::open(path, calendar)?.collect();
     Ok(BoxFrames::collect(rows?))
 }
 
-/// The rows of a table, one after the other: a time, and a box unless the row says that there is none.
+/// Iterates over the rows of a table: a time, and a box unless the row says that there is none.
 pub(super) struct BoxRows {
     path: PathBuf,
     calendar: Calendar,
@@ -158,7 +158,7 @@ impl BoxRows {
         let header = csv.headers().map_err(|error| unreadable(path, &error))?;
         let names: Vec<String> = header
             .iter()
-            // Spreadsheets begin their files with a byte order mark.
+            // Spreadsheet programs start their files with a byte order mark.
             .map(|name| name.trim_start_matches('\u{feff}').to_string())
             .collect();
         let mut columns = [None; BOX_COLUMNS.len()];
@@ -208,7 +208,7 @@ fn unreadable(path: &Path, error: &csv::Error) -> DataError {
 struct Line<'a> {
     path: &'a Path,
     record: &'a csv::StringRecord,
-    /// Where each of [`BOX_COLUMNS`] stands.
+    /// Position of each of [`BOX_COLUMNS`].
     columns: [Option<usize>; BOX_COLUMNS.len()],
 }
 

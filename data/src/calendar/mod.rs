@@ -15,7 +15,7 @@ use std::fmt;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Calendar {
-    /// Mixed Julian/Gregorian with the change on 1582-10-15 (CF `standard`, `gregorian`).
+    /// Mixed Julian/Gregorian with the switch on 1582-10-15 (CF `standard`, `gregorian`).
     #[default]
     Standard,
     /// Gregorian rules for all years.
@@ -31,7 +31,7 @@ pub enum Calendar {
 }
 
 const MONTH_DAYS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-/// Years of dates, before and after year 0: of more the seconds may be more than a number holds.
+/// Range of years before and after year 0: beyond it, seconds may overflow.
 const MOST_YEARS: i64 = 10_000_000;
 /// Seconds in a day.
 pub const DAY_SECONDS: i64 = 86_400;
@@ -62,7 +62,7 @@ impl Calendar {
         }
     }
 
-    /// Whether the same dates are the same days in both calendars, as they are in the two Gregorian ones since 1582-10-15.
+    /// Whether equal dates are the same day in both calendars, as in the two Gregorian ones since 1582-10-15.
     pub fn has_dates_of(self, other: Self) -> bool {
         let gregorian = |c: Self| matches!(c, Self::Standard | Self::ProlepticGregorian);
         self == other || gregorian(self) && gregorian(other)
@@ -128,7 +128,7 @@ impl Calendar {
             Self::Julian => year * 365 + leaps_julian(year) + in_year,
             Self::ProlepticGregorian => year * 365 + leaps_gregorian(year) + in_year,
             Self::Standard => {
-                // The Julian count runs on through 1582-10-04, whose next day is 1582-10-15.
+                // The Julian count continues through 1582-10-04, which is followed by 1582-10-15.
                 if (year, month, day) < (1582, 10, 15) {
                     year * 365 + leaps_julian(year) + in_year
                 } else {

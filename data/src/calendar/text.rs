@@ -1,5 +1,4 @@
-//! An instant as text, `"noleap 1996-08-26T03:00:00"`, so that a saved state can be read by people too; and the time
-//! zone of dates.
+//! Human-readable text for instants in saved state, `"noleap 1996-08-26T03:00:00"`, and time zones of dates.
 
 use super::{Calendar, Time};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
@@ -21,7 +20,7 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// What stands before a word for UTC at the end of a text, in any letter case; `None` if it ends with none.
+/// The text before a word for UTC at its end, in any letter case; `None` without such a word.
 pub(super) fn before_utc(text: &str) -> Option<&str> {
     ["UTC", "GMT", "Z"].iter().find_map(|word| {
         let (before, end) = text.split_at_checked(text.len().checked_sub(word.len())?)?;
@@ -29,8 +28,8 @@ pub(super) fn before_utc(text: &str) -> Option<&str> {
     })
 }
 
-/// A time of day without its zone, and how many seconds the clocks of the zone are ahead of UTC; `None` if what follows
-/// is no distance from UTC, but a word. A zone without a sign, such as `0:00`, must be zero.
+/// Splits a time of day from its zone, which is returned as seconds ahead of UTC; `None` if the zone is a word rather
+/// than an offset. A zone without a sign, such as `0:00`, must be zero.
 ///
 /// # Source
 /// CF conventions, section 4.4, and `udunits2`: `seconds since 1992-10-8 15:15:42.5 -6:00`.

@@ -78,7 +78,7 @@ impl Time {
         self.add_seconds(-self.second_of_day())
     }
 
-    /// Date and second of the day as CESM has them in names of files: `1996-08-26-10800`.
+    /// Date and second of the day as in CESM's file names: `1996-08-26-10800`.
     pub fn stamp(self) -> String {
         let (year, month, day) = self.date();
         format!("{year:04}-{month:02}-{day:02}-{:05}", self.second_of_day())
@@ -118,7 +118,7 @@ impl Time {
         self.seconds_since(earlier) as f64 / 3600.0
     }
 
-    /// This instant moved by some seconds.
+    /// Adds seconds.
     #[must_use]
     pub fn add_seconds(self, seconds: i64) -> Self {
         Self {
@@ -127,16 +127,16 @@ impl Time {
         }
     }
 
-    /// Whether these are units of a time axis, as far as their form tells: `days since ...`, or dates as numbers.
+    /// Whether a text has the form of time units: `days since ...`, or dates as numbers.
     pub(crate) fn are_units(units: &str) -> bool {
         are_date_numbers(units) || units.to_ascii_lowercase().contains(" since ")
     }
 
-    /// The instant `value` of a CF time axis with units such as `days since 1995-02-01 00:00:00`, or of one of dates as
-    /// numbers, `day as %Y%m%d.%f`, as CDO and ECHAM write them: 20000701.25 is 6 o'clock.
+    /// The instant `value` on a CF time axis with units such as `days since 1995-02-01 00:00:00`, or with dates as
+    /// numbers, `day as %Y%m%d.%f`, as written by CDO and ECHAM: 20000701.25 is 6 o'clock.
     ///
     /// # Errors
-    /// [`DataError::Time`] if the units cannot be read, or the value is not finite or no date.
+    /// [`DataError::Time`] if the units cannot be parsed, or the value is not finite or not a date.
     pub fn from_cf(value: f64, units: &str, calendar: Calendar) -> Result<Self> {
         if are_date_numbers(units) {
             return Self::from_date_number(value, calendar);
@@ -150,7 +150,7 @@ impl Time {
         Ok(reference.add_seconds((value * unit_seconds).round() as i64))
     }
 
-    /// The instant of a date as a number: year, month and day side by side, and the part of the day that has passed.
+    /// The instant of a date as a number: the digits of year, month and day, and the fraction of the day.
     fn from_date_number(value: f64, calendar: Calendar) -> Result<Self> {
         if !(0.0..1e12).contains(&value) {
             return Err(DataError::Time(format!(
@@ -176,8 +176,8 @@ impl Time {
         Ok(midnight.add_seconds(self.second_of_day()))
     }
 
-    /// The same instant in another calendar; `None` if the two have no instants in common, as only the two Gregorian ones
-    /// have, since 1582-10-15.
+    /// The same instant in another calendar; `None` unless the calendars share instants, which only the two Gregorian
+    /// ones do, since 1582-10-15.
     ///
     /// # Example
     /// ```
@@ -198,7 +198,8 @@ impl Time {
         }
     }
 
-    /// Its index among ascending times of one calendar, which may be the other Gregorian one ([`Self::instant_in`]).
+    /// Index of this instant in ascending times of one calendar, which may be the other Gregorian one
+    /// ([`Self::instant_in`]).
     pub(crate) fn find_in(self, times: &[Self]) -> Option<usize> {
         let first = *times.first()?;
         let wanted = self.instant_in(first.calendar)?.seconds_since(first);
@@ -211,9 +212,9 @@ impl Time {
         self.seconds_since(reference) as f64 / DAY_SECONDS as f64
     }
 
-    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`/`GMT` or the distance
-    /// of a time zone from it, such as `+02:00` or `-6:00`. Names of other zones are no dates, nor are other words. Seconds
-    /// are rounded: many programs write the hours of data in days as 05:59:59.999999999.
+    /// Parses `YYYY-MM-DD`, optionally followed by `T` or a space and `hh[:mm[:ss[.f]]]` and `Z`/`UTC`/`GMT` or a UTC
+    /// offset such as `+02:00` or `-6:00`. Names of other zones and other words are rejected. Seconds are rounded: many
+    /// programs convert hourly data to days and write 05:59:59.999999999.
     ///
     /// # Errors
     /// [`DataError::Time`] naming the text.
@@ -239,7 +240,7 @@ impl Time {
         let mut is_next = false;
         let parts = clock.splitn(3, ':').filter(|_| !clock.is_empty());
         for ((at, slot), part) in hms.iter_mut().enumerate().zip(parts) {
-            // Only of seconds there are fractions.
+            // Only seconds may have a fraction.
             let (whole, fraction) = match part.split_once('.') {
                 Some(parts) if at == 2 => parts,
                 _ => (part, ""),
@@ -276,7 +277,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// Units of dates as numbers, in lower case.
+/// Units for dates as numbers, in lower case.
 const DATE_NUMBERS: &str = "day as %y%m%d.%f";
 
 /// Whether times in these units are dates as numbers.
@@ -306,8 +307,8 @@ fn parse_units(units: &str, calendar: Calendar) -> Result<(f64, Time)> {
             )));
         }
     };
-    // Climatologies refer to year 0. It is the year before year 1 in every calendar, also in those that history knows
-    // without it.
+    // Climatologies refer to year 0. It is the year before year 1 in every calendar, including those that historically
+    // lack it.
     let reference = Time::parse(reference, calendar).map_err(|error| bad(&error.to_string()))?;
     Ok((seconds, reference))
 }

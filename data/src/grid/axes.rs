@@ -1,16 +1,16 @@
-//! The axes of a file, in any order, and how they become those of a grid.
+//! Axes of a file in any order, and their mapping to those of a grid.
 
 use super::lon_difference_deg;
 use crate::error::{DataError, Result};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use serde::{Deserialize, Serialize};
 
-/// How the axes of a file map to a [`LatLonGrid`](super::LatLonGrid): rows reversed, columns rotated.
+/// Maps the axes of a file to a [`LatLonGrid`](super::LatLonGrid): reversed rows, rotated columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AxisOrder {
     /// The file's latitude descends.
     pub flip_lat: bool,
-    /// Column of the file that is column 0 of the grid.
+    /// The file's column that is column 0 of the grid.
     pub first_column: usize,
     /// The file's longitude descends.
     pub flip_lon: bool,
@@ -29,7 +29,7 @@ impl AxisOrder {
                     *value = source_row[columns - 1 - (i + self.first_column) % columns];
                 }
             } else {
-                // Two runs, east and west of the seam: columns are moved in blocks.
+                // Columns are moved in two blocks, west and east of the seam.
                 let (west, rest) = source_row.split_at(Axis(0), self.first_column);
                 let (east, _repeated) = rest.split_at(Axis(0), columns - self.first_column);
                 let (mut left, mut right) = row.split_at(Axis(0), east.len());
@@ -40,7 +40,7 @@ impl AxisOrder {
     }
 }
 
-/// The edges of rows whose middles are these.
+/// Bounds of rows with these centres.
 pub(super) fn latitude_bounds(lat: &[f64]) -> Vec<f64> {
     let n = lat.len();
     let mut bounds = Vec::with_capacity(n + 1);
@@ -50,10 +50,10 @@ pub(super) fn latitude_bounds(lat: &[f64]) -> Vec<f64> {
     bounds
 }
 
-/// Distance between 360 and the number before it as `f32`.
+/// Distance between 360 and the preceding `f32`.
 const F32_STEP_AT_360: f64 = 1.0 / 32_768.0;
 
-/// Brings longitudes to [0, 360) ascending (eastward if regional) and says whether they close the circle.
+/// Maps longitudes to [0, 360) ascending (eastward if regional), and reports whether they close the circle.
 pub(super) fn normalise_longitude(
     mut lon: Vec<f64>,
     order: &mut AxisOrder,
@@ -79,7 +79,7 @@ pub(super) fn normalise_longitude(
         return Err(bad("is not evenly spaced"));
     }
     if (span - 360.0).abs() < 0.1 * mean {
-        // The last of the file, whose order has been turned where it descends.
+        // The file's last column, which comes first if its longitude descends.
         let last = if order.flip_lon { 0 } else { lon.len() - 1 };
         lon.remove(last);
         order.drop_last_column = true;
@@ -87,7 +87,7 @@ pub(super) fn normalise_longitude(
         return Err(bad("covers more than a circle"));
     }
     let periodic = (mean * lon.len() as f64 - 360.0).abs() < 0.5 * mean;
-    // What is 0 but for rounding must not become the last column, nor two columns one.
+    // Rounding must neither turn 0 into the last column nor merge two columns.
     let near = F32_STEP_AT_360.min(0.1 * mean);
     lon.iter_mut().for_each(|v| {
         let wrapped = v.rem_euclid(360.0);

@@ -1,4 +1,4 @@
-//! What one mask file says about itself.
+//! Metadata of a mask file.
 
 use super::scan::text;
 use crate::archive::coordinates::{GridAxes, time_axis};
@@ -8,19 +8,19 @@ use crate::{Calendar, LatLonGrid};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A mask file without its masks: grid, calendar, and the attributes that tell how it was made.
+/// A mask file's grid, calendar and provenance attributes, without its masks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct About {
     /// The grid.
     pub grid: LatLonGrid,
     /// The calendar of its times.
     pub calendar: Calendar,
-    /// Attributes of the file that are text.
+    /// Text attributes of the file.
     pub attributes: BTreeMap<String, String>,
 }
 
 impl About {
-    /// Reads it from a file.
+    /// Reads the metadata of a file.
     ///
     /// # Errors
     /// [`crate::DataError`] if it cannot be opened, or has no grid or times.

@@ -1,11 +1,11 @@
-//! Which class each code of a mask stands for, by the CF flags of its variable.
+//! Maps the codes of a mask to classes, using the CF flags of its variable.
 
 use crate::Class;
 use crate::archive::nc;
 use crate::error::{DataError, Result};
 use std::path::Path;
 
-/// Words of the classes in CF `flag_meanings`, in lower case.
+/// Words for the classes in CF `flag_meanings`, in lower case.
 const WORDS: [(&str, Class); 8] = [
     ("background", Class::Background),
     ("bg", Class::Background),
@@ -17,11 +17,11 @@ const WORDS: [(&str, Class); 8] = [
     ("ar", Class::AtmosphericRiver),
 ];
 
-/// The classes by their codes: those of CF `flag_values` and `flag_meanings`; where the file has no meanings, our own
-/// and ClimateNet's.
+/// Returns the class of each code, from CF `flag_values` and `flag_meanings`; without them, our own and ClimateNet's
+/// codes.
 ///
 /// # Errors
-/// [`DataError::BadVariable`] if a meaning is none of the classes, or there are not as many values.
+/// [`DataError::BadVariable`] if a meaning is not one of the classes, or the number of values differs.
 pub(super) fn codes_of(path: &Path, variable: &netcdf::Variable<'_>) -> Result<Vec<(f64, Class)>> {
     let Some(meanings) = nc::text(variable, "flag_meanings").filter(|text| !text.is_empty()) else {
         let ours = Class::ALL.map(|class| (f64::from(class.code()), class));
@@ -56,7 +56,7 @@ pub(super) fn codes_of(path: &Path, variable: &netcdf::Variable<'_>) -> Result<V
     Ok(values.into_iter().zip(classes).collect())
 }
 
-/// The codes and their classes, for people: `0 (background), 1 (tropical cyclone)`.
+/// Lists the codes and their classes: `0 (background), 1 (tropical cyclone)`.
 pub(super) fn described(codes: &[(f64, Class)]) -> String {
     let described =
         |(code, class): &(f64, Class)| format!("{code} ({})", class.name().replace('_', " "));

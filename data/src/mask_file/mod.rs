@@ -12,10 +12,10 @@ pub use writer::{MaskFileOptions, MaskWriter};
 
 use crate::Class;
 
-/// Stored steps of a probability of 1.
+/// Number of quantisation steps for a probability of 1.
 const CERTAIN: f32 = 250.0;
 
-/// The variable that keeps something of a class, such as `tropical_cyclone_probability`.
+/// Name of a variable for a property of a class, such as `tropical_cyclone_probability`.
 fn event_variable(class: Class, what: &str) -> String {
     format!("{}_{what}", class.name())
 }

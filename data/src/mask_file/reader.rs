@@ -1,7 +1,7 @@
-//! Masks of any of the layouts in use, as one time axis.
+//! Reads masks of all supported layouts as one time axis.
 
 use super::flags::described;
-use super::scan::{Layout, MADE_BY, MaskFile, Scan};
+use super::scan::{MADE_BY, MaskFile, MaskKind, Scan};
 use super::{CERTAIN, event_variable};
 use crate::archive::decode::as_meant;
 use crate::archive::nc::{self, on_library_thread};
@@ -13,7 +13,7 @@ use netcdf::Extent;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Largest distance of a packed code from the whole number that it stands for.
+/// Maximum distance of a packed code from its integer.
 const LARGEST_SLIP: f64 = 0.49;
 
 /// Many mask files seen as one time axis.
@@ -22,7 +22,7 @@ pub struct MaskArchive {
     grid: Arc<LatLonGrid>,
     calendar: Calendar,
     times: Vec<Time>,
-    /// Where the mask of each time is.
+    /// Location of the mask of each time.
     places: Vec<Place>,
     source: String,
     notes: Vec<String>,
@@ -36,29 +36,28 @@ pub struct MaskArchive {
 
 impl MaskArchive {
     /// Opens the mask files of a path, folder, glob or list: ours, ClimateNet's `LABELS`, ARTMIP's `ar_binary_tag`,
-    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, which [`Self::notes`] tells). Codes of
-    /// `LABELS` mean what its CF `flag_values` and `flag_meanings` say.
+    /// TempestExtremes' `binary_tag` and `object_id` (both read as rivers, as [`Self::notes`] reports). The CF
+    /// `flag_values` and `flag_meanings` of `LABELS` define its codes.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::BadVariable`] if its codes mean other things;
-    /// [`DataError::Mismatch`] if files differ in grid or calendar (since 1582 both Gregorian ones count as that of the
-    /// first file).
+    /// [`DataError::MissingVariable`] if a file has no mask; [`DataError::BadVariable`] if its codes have other
+    /// meanings; [`DataError::Mismatch`] if files differ in grid or calendar (since 1582 both Gregorian ones count as
+    /// that of the first file).
     pub fn open(input: &str) -> Result<Self> {
         Self::open_with(input, None, BadFiles::Fail)
     }
 
-    /// As [`Self::open`], where a class may be given for variables that name none, such as `binary_tag` of cyclones, and
-    /// with a choice about files that cannot be used: those that cannot be read, and those that do not fit to the ones
-    /// before ([`Self::skipped`]).
+    /// Like [`Self::open`], with a class for variables that do not name one, such as a `binary_tag` of cyclones, and a
+    /// choice of how to handle files that are unreadable or do not match the earlier ones ([`Self::skipped`]).
     ///
     /// # Errors
-    /// As [`Self::open`]; [`DataError::NoInput`] if nothing usable is left.
+    /// As [`Self::open`]; [`DataError::NoInput`] if no usable file remains.
     pub fn open_with(input: &str, tagged: Option<Class>, bad_files: BadFiles) -> Result<Self> {
         let paths = files_of(input)?;
         on_library_thread(|| Self::of(Scan::of(input, paths, tagged, bad_files)?, input))
     }
 
-    /// As [`Self::open`] of a single file, whose path may be no text.
+    /// Like [`Self::open`] for a single file, whose path may not be valid UTF-8.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -111,61 +110,61 @@ impl MaskArchive {
         &self.grid
     }
 
-    /// The files, in the order in which the input named them.
+    /// The files, in the order of the input.
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|file| file.path.as_path())
     }
 
-    /// What made the masks, as the first file says (CF `source`); empty if it does not.
+    /// The origin of the masks according to the first file (CF `source`); empty if it does not say.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What was taken for granted when the files were opened.
+    /// Assumptions made when the files were opened.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
-    /// Whether a file has masks whose variable names no class, such as `binary_tag`: a class may be given for these.
+    /// Whether a file has masks whose variable names no class, such as `binary_tag`, so that the caller may choose it.
     pub fn has_unnamed(&self) -> bool {
         self.has_unnamed
     }
 
-    /// The classes that the masks can hold: those that have a code, or that of the tags.
+    /// The classes that the masks can contain: those with a code, or that of the tags.
     pub fn classes(&self) -> Vec<Class> {
         let tells = |class: &Class| {
             let mut files = self.files.iter();
             files.any(|file| match file.layout {
-                Layout::Labels => file.codes.iter().any(|(_, told)| told == class),
-                Layout::Tag => file.tagged == *class,
+                MaskKind::Labels => file.codes.iter().any(|(_, told)| told == class),
+                MaskKind::Tag => file.tagged == *class,
             })
         };
         Class::EVENTS.into_iter().filter(tells).collect()
     }
 
-    /// Why files were left out, one sentence for each ([`Self::open_with`]).
+    /// Why files were skipped, one sentence each ([`Self::open_with`]).
     pub fn skipped(&self) -> &[String] {
         &self.skipped
     }
 
-    /// A sentence if the files are of different rules or networks, as far as they say.
+    /// A warning if the files were made by different rules or networks, as far as they say.
     pub fn mixed(&self) -> Option<&str> {
         self.mixed.as_deref()
     }
 
-    /// By which rules or network the masks were made, as the first file says: the names and texts of its attributes
-    /// about that, none of masks that are not ours.
+    /// The rules or network that made the masks, from the first file: names and values of its attributes; empty for
+    /// masks that are not ours.
     pub fn made_by(&self) -> &[(&'static str, String)] {
         &self.made_by
     }
 
-    /// Whether all files name the rules by which they were made, as those of `squall label` do, and none a network: then
-    /// every object in them was chosen, whatever its size.
+    /// Whether all files name the rules that made them, as those of `squall label` do, and none a network: then every
+    /// object in them was selected, whatever its size.
     pub fn is_by_rules(&self) -> bool {
         self.is_by_rules
     }
 
-    /// The file that holds a time.
+    /// The file of a time.
     pub fn source_of(&self, index: usize) -> &Path {
         &self.file(index).path
     }
@@ -189,12 +188,12 @@ impl MaskArchive {
         time.find_in(&self.times)
     }
 
-    /// The mask of one time.
+    /// Reads the mask of one time.
     ///
     /// # Errors
-    /// [`DataError::Unreadable`] if the file is damaged or has been replaced since it was looked at,
-    /// [`DataError::BadVariable`] if it holds other codes than 0, 1, 2, or those of its `flag_values`, or its mask was
-    /// never written.
+    /// [`DataError::Unreadable`] if the file is damaged or has been replaced since it was scanned;
+    /// [`DataError::BadVariable`] if it contains codes other than 0, 1, 2 or its `flag_values`, or its mask was never
+    /// written.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
         let file = self.file(index);
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
@@ -206,11 +205,11 @@ impl MaskArchive {
                 "one that was never written",
             ));
         }
-        // Missing values count as background: where a detector did not look it found nothing. (No number of an object
-        // is as large as netCDF's own fill value.)
+        // Missing values count as background: where a detector did not look it found nothing. (No object number is as
+        // large as netCDF's default fill value.)
         let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
         let (scale, offset) = file.packing;
-        // Packing by a tool may move a whole number by this much.
+        // Packing may shift an integer by this much.
         let near = match file.packing {
             (1.0, 0.0) => 0.0,
             _ => scale.abs().min(LARGEST_SLIP),
@@ -218,7 +217,7 @@ impl MaskArchive {
         let code = |stored: &f64| {
             let value = as_meant(*stored, file.wrap) * scale + offset;
             match file.layout {
-                Layout::Labels => {
+                MaskKind::Labels => {
                     let is_same = |(code, _): &&(f64, Class)| (code - value).abs() <= near;
                     let known = file.codes.iter().find(is_same);
                     known.map(|(_, class)| class.code()).ok_or_else(|| {
@@ -226,15 +225,15 @@ impl MaskArchive {
                         DataError::bad_variable(&file.path, file.name, expected, value)
                     })
                 }
-                Layout::Tag if value > near && !is_missing(*stored) => Ok(file.tagged.code()),
-                Layout::Tag => Ok(0),
+                MaskKind::Tag if value > near && !is_missing(*stored) => Ok(file.tagged.code()),
+                MaskKind::Tag => Ok(0),
             }
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;
         ClassMask::new(self.times[index], self.in_order(file, codes)?)
     }
 
-    /// The probability of a class at one time, NaN where it is not known; `None` if the file keeps none.
+    /// The probability of a class at one time, NaN where unknown; `None` if the file does not have it.
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged.
@@ -253,12 +252,12 @@ impl MaskArchive {
             let shape = self.grid.shape();
             *left.get_or_insert_with(|| Array2::ones(shape)) -= &p;
         }
-        // Missing values stay missing.
+        // Missing values stay NaN.
         Ok(left.map(|left| left.mapv_into(|p| p.clamp(0.0, 1.0))))
     }
 
-    /// The standard deviation of the probability of a class between the members of an ensemble; `None` if the file
-    /// keeps none.
+    /// The standard deviation of a class's probability over the members of an ensemble; `None` if the file does not
+    /// have it.
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged.
@@ -282,7 +281,7 @@ impl MaskArchive {
         self.open.with(number, &file.path, check, act)
     }
 
-    /// A packed variable by its own scale and offset; NaN where nothing is known.
+    /// Unpacks a variable with its scale and offset; NaN where values are missing.
     fn unpacked(&self, index: usize, name: &str) -> Result<Option<Array2<f32>>> {
         let packing = |netcdf: &netcdf::File| {
             let Some(variable) = netcdf.variable(name) else {
@@ -310,7 +309,7 @@ impl MaskArchive {
         self.in_order(self.file(index), values).map(Some)
     }
 
-    /// From files of earlier versions, which kept all classes in one variable.
+    /// For files of earlier versions, which stored all classes in one variable.
     fn joint_probability(&self, index: usize, class: Class) -> Result<Option<Array2<f32>>> {
         let has = |netcdf: &netcdf::File| Ok(netcdf.variable("probability").is_some());
         if !self.with_file(index, has)? {

@@ -1,4 +1,4 @@
-//! Looks at mask files, one by one, and puts them together to one time axis.
+//! Scans mask files and merges them into one time axis.
 
 use super::flags::codes_of;
 use crate::archive::coordinates::{GridAxes, time_axis};
@@ -13,28 +13,28 @@ use crate::{Calendar, Class, LatLonGrid, Time};
 use std::collections::HashSet;
 use std::path::PathBuf;
 
-/// How a tool writes masks.
+/// A tool's representation of masks.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Layout {
+pub(super) enum MaskKind {
     /// Class codes (Squall, ClimateNet).
     Labels,
     /// Anything above 0 is tagged (ARTMIP, TempestExtremes).
     Tag,
 }
 
-/// Names of mask variables, the ones that say most first.
-const LAYOUTS: [(&str, Layout); 5] = [
-    ("LABELS", Layout::Labels),
-    ("labels", Layout::Labels),
-    ("ar_binary_tag", Layout::Tag),
-    ("binary_tag", Layout::Tag),
-    ("object_id", Layout::Tag),
+/// Names of mask variables, most specific first.
+const MASK_VARIABLES: [(&str, MaskKind); 5] = [
+    ("LABELS", MaskKind::Labels),
+    ("labels", MaskKind::Labels),
+    ("ar_binary_tag", MaskKind::Tag),
+    ("binary_tag", MaskKind::Tag),
+    ("object_id", MaskKind::Tag),
 ];
 
-/// What a mask variable must be.
+/// The required shape of a mask variable.
 const ON_GRID: &str = "a mask of (time, lat, lon) or (lat, lon)";
 
-/// Attributes that say by which rules or network our own masks were made.
+/// Attributes of our masks that describe the rules or network.
 pub(super) const MADE_BY: [&str; 7] = [
     "thresholds",
     "percentile_climatology",
@@ -44,20 +44,20 @@ pub(super) const MADE_BY: [&str; 7] = [
     "ensemble",
     "moisture_transport",
 ];
-/// The first of those that masks of earlier versions may lack: where one is not told nothing follows.
+/// Index of the first attribute that masks of earlier versions may lack: its absence means nothing.
 const FIRST_OF_LATER: usize = 3;
 
-/// What a file says in [`MADE_BY`].
+/// The values of [`MADE_BY`] in a file.
 pub(super) type MadeBy = [Option<String>; MADE_BY.len()];
 
-/// Whether two files were made by other rules or another network.
+/// Whether two files were made by different rules or networks.
 fn differ(first: &MadeBy, other: &MadeBy) -> bool {
     let pairs = first.iter().zip(other).enumerate();
     let mut apart = pairs.filter(|(_, (first, other))| first != other);
     apart.any(|(at, (first, other))| at < FIRST_OF_LATER || first.is_some() && other.is_some())
 }
 
-/// Whether what a file says in [`MADE_BY`] is rules, and no network.
+/// Whether the values of [`MADE_BY`] in a file name rules and no network.
 fn names_rules([thresholds, _, model, ..]: &MadeBy) -> bool {
     thresholds.is_some() && model.is_none()
 }
@@ -65,21 +65,21 @@ fn names_rules([thresholds, _, model, ..]: &MadeBy) -> bool {
 #[derive(PartialEq)]
 pub(super) struct MaskFile {
     pub path: PathBuf,
-    /// Which file that was when it was looked at.
+    /// The state of the file when scanned.
     facts: FileFacts,
     pub name: &'static str,
-    pub layout: Layout,
-    /// What the codes of labels mean; none of tags.
+    pub layout: MaskKind,
+    /// Meaning of the label codes; empty for tags.
     pub codes: Vec<(f64, Class)>,
-    /// What a tag means.
+    /// The class of a tag.
     pub tagged: Class,
-    /// Stored values that stand where nothing is known.
+    /// Stored values that mark missing data.
     pub missing: Vec<f64>,
-    /// The stored value of all cells of a time that was never written, if the file names no other.
+    /// The stored value in all cells of an unwritten time, if the file defines no other.
     pub unwritten: Option<f64>,
-    /// Scale and offset of the stored values; 1 and 0 where they are not packed.
+    /// Scale and offset of stored values; 1 and 0 if they are not packed.
     pub packing: (f64, f64),
-    /// What [`wrap_of`] the variable gives.
+    /// The result of [`wrap_of`] the variable.
     pub wrap: Option<f64>,
     pub order: AxisOrder,
     pub file_shape: (usize, usize),
@@ -89,7 +89,7 @@ pub(super) struct MaskFile {
 }
 
 impl MaskFile {
-    /// Lengths of the slower and of the faster dimension of a plane in the file.
+    /// Lengths of the slower and the faster dimension of a plane in the file.
     pub fn stored_shape(&self) -> (usize, usize) {
         let (rows, columns) = self.file_shape;
         if self.transposed {
@@ -99,8 +99,8 @@ impl MaskFile {
         }
     }
 
-    /// Refuses a file that is no longer the one that was looked at, unless it has only grown: what its codes mean and of
-    /// which times its masks are may have changed. `grid` is that of its masks, and `own` has their places in the file.
+    /// Fails if a file has changed since it was scanned, unless it has only grown: the meaning of its codes and the
+    /// times of its masks may be different. `grid` is that of its masks, and `own` has their indices in the file.
     pub fn check_unchanged(
         &self,
         grid: &LatLonGrid,
@@ -128,7 +128,7 @@ impl MaskFile {
     }
 }
 
-/// What one file holds.
+/// The contents of one file.
 struct Found {
     file: MaskFile,
     grid: LatLonGrid,
@@ -139,37 +139,36 @@ struct Found {
     names_a_class: bool,
 }
 
-/// Mask files being put together.
+/// Mask files being merged.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// What a tag means if its variable names no class.
+    /// The class of tags whose variable names none.
     tagged: Option<Class>,
     pub files: Vec<MaskFile>,
-    /// Every time and where its mask is.
+    /// Every time and the location of its mask.
     pub all: Vec<(Time, Place)>,
     /// Grid and calendar of the first file: those of the archive.
     pub common: Option<(LatLonGrid, Calendar)>,
     pub source: String,
     pub notes: Vec<String>,
-    /// Whether some file marks something without a name, which [`Self::tagged`] says.
+    /// Whether some file has tags without a class, for which [`Self::tagged`] is used.
     pub has_unnamed: bool,
-    /// Why files were left out.
+    /// Why files were skipped.
     pub skipped: Vec<String>,
-    /// A sentence if files were made by different rules or networks.
+    /// A warning if files were made by different rules or networks.
     pub mixed: Option<String>,
-    /// Whether some file does not name rules by which it was made, or a network.
+    /// Whether some file names neither its rules nor a network.
     pub has_unruled: bool,
-    /// What the first file says in [`MADE_BY`].
+    /// The values of [`MADE_BY`] in the first file.
     pub made_by: Option<MadeBy>,
     taken: HashSet<i64>,
 }
 
 impl Scan {
-    /// Looks at files in their order.
+    /// Scans files in order.
     ///
     /// # Errors
-    /// The error of the first file that cannot be used; if such files are skipped, [`DataError::NoInput`] where none
-    /// is left.
+    /// The error of the first unusable file; if such files are skipped, [`DataError::NoInput`] if none is left.
     pub fn of(
         input: &str,
         paths: Vec<PathBuf>,
@@ -202,7 +201,7 @@ impl Scan {
         Ok(scan)
     }
 
-    /// Takes a file that fits to those before; another is refused and leaves no trace.
+    /// Adds a file that matches the earlier ones; otherwise fails without any effect.
     fn add(&mut self, found: Found) -> Result<()> {
         let Found {
             file,
@@ -217,7 +216,7 @@ impl Scan {
             Some((known, of_first)) => (known, *of_first),
             None => (&grid, calendar),
         };
-        // The two Gregorian calendars are one since 1582.
+        // Since 1582 the two Gregorian calendars are the same.
         let times = times.iter().map(|time| time.instant_in(of_first));
         let times = match times.collect::<Option<Vec<Time>>>() {
             Some(times) if known.same_as(&grid) => times,
@@ -243,7 +242,7 @@ impl Scan {
             ));
         }
         self.taken.extend(times.iter().map(since));
-        let is_unnamed = file.layout == Layout::Tag && !names_a_class;
+        let is_unnamed = file.layout == MaskKind::Tag && !names_a_class;
         self.has_unnamed |= is_unnamed;
         if is_unnamed && self.tagged.is_none() && self.notes.is_empty() {
             self.notes.push(format!(
@@ -276,18 +275,18 @@ impl Scan {
     }
 }
 
-/// Looks at one file; `tagged` is what a tag means whose variable names no class.
+/// Scans one file; `tagged` is the class of a tag whose variable names none.
 fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
-    // Before it is read: what changes meanwhile has changed since.
+    // Recorded before reading, so that later changes are detected.
     let facts = FileFacts::of(&path);
     let file = nc::open(&path)?;
-    let found = LAYOUTS
+    let found = MASK_VARIABLES
         .into_iter()
         .find(|(name, _)| file.variable(name).is_some());
     let Some((name, layout)) = found else {
         return Err(nc::missing(&path, &file, "LABELS"));
     };
-    // Its name says what it is.
+    // The name implies the class.
     let names_a_class = name == "ar_binary_tag";
     let tagged = tagged.filter(|_| !names_a_class);
     let axes = GridAxes::of(&path, &file)?;
@@ -296,10 +295,10 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     let dimensions = variable.as_ref().map(nc::dimensions).unwrap_or_default();
     let wrap = variable.as_ref().and_then(wrap_of);
     let mut codes = match (layout, &variable) {
-        (Layout::Labels, Some(variable)) => codes_of(&path, variable)?,
+        (MaskKind::Labels, Some(variable)) => codes_of(&path, variable)?,
         _ => Vec::new(),
     };
-    // `flag_values` are of the type of the variable, so that they wrap as it does.
+    // `flag_values` have the variable's type, so they wrap like it.
     codes
         .iter_mut()
         .for_each(|(code, _)| *code = as_meant(*code, wrap));
@@ -345,24 +344,24 @@ fn look(path: PathBuf, tagged: Option<Class>) -> Result<Found> {
     })
 }
 
-/// The stored values of a mask that stand where nothing is known, given [`wrap_of`] its variable.
+/// The stored values that mark missing data in a mask, given [`wrap_of`] its variable.
 fn stored_missing(variable: &netcdf::Variable<'_>, wrap: Option<f64>) -> Vec<f64> {
     let told = ["_FillValue", "missing_value"].map(|key| nc::numbers(variable, key));
     (told.into_iter().flatten())
-        // Some write 0 for both; NaN tags nothing anyway.
+        // Some files use 0 as fill value and for background; NaN never counts as a tag anyway.
         .filter(|value| *value != 0.0 && !value.is_nan())
         .map(|value| as_stored(value, wrap))
         .collect()
 }
 
-/// The library's own fill value, if the file names no other: all cells of a time that was never written have it.
+/// The library's default fill value, if the file defines no other: all cells of an unwritten time have it.
 fn stored_unwritten(variable: &netcdf::Variable<'_>, missing: &[f64]) -> Option<f64> {
     let fill = nc::default_fill(variable)?;
     let is_told = variable.attribute("_FillValue").is_some();
     (!is_told && !missing.contains(&fill)).then_some(fill)
 }
 
-/// How the dimensions of a mask are ordered in its file.
+/// The order of a mask's dimensions in its file.
 struct Orientation {
     has_time: bool,
     /// Longitude varies slower than latitude.
@@ -370,8 +369,8 @@ struct Orientation {
 }
 
 impl Orientation {
-    /// How a mask with these dimensions (names and lengths) lies, in a file of so many times; if it cannot be told,
-    /// the error says what would be right.
+    /// The orientation of a mask with these dimensions (names and lengths) in a file of this many times; if it is
+    /// ambiguous, the error says what was expected.
     fn of(
         dimensions: &[(String, usize)],
         axes: &GridAxes,
@@ -387,7 +386,7 @@ impl Orientation {
         let (lat, lon) = (axes.lat.as_str(), axes.lon.as_str());
         let (rows, columns) = axes.file_shape;
         let transposed = names == [lon, lat];
-        // Where dimensions have other names than the axes their lengths tell, but on a square.
+        // Dimensions with other names than the axes are identified by their lengths, except on a square grid.
         let is_plane = if transposed {
             lengths == [columns, rows]
         } else {
@@ -396,7 +395,7 @@ impl Orientation {
         if !is_plane {
             return Err(ON_GRID.into());
         }
-        // A mask without time would be that of one of many, drawn again and again.
+        // In a file of several times, a mask without a time dimension would be repeated at each time.
         let has_each_time = if has_time {
             dimensions[0].1 == times
         } else {

@@ -1,4 +1,4 @@
-//! Masks as compressed CF netCDF.
+//! Writes masks as compressed CF netCDF.
 
 use super::{CERTAIN, event_variable};
 use crate::error::{DataError, Result};
@@ -8,14 +8,14 @@ use ndarray::ArrayView3;
 use netcdf::{Extent, FileMut};
 use std::path::Path;
 
-/// Stored standard deviation of 1; it is at most a half.
+/// Quantisation steps for a standard deviation of 1; it is at most 0.5.
 const SPREAD_STEPS: f32 = 500.0;
-/// Stored value of 0: bytes are signed in netCDF's classic model, which is all that many tools know.
+/// Stored value of 0: bytes are signed in netCDF's classic model, which is all that many tools support.
 const BYTE_OF_ZERO: f32 = -125.0;
-/// The stored value of cells without a value.
+/// Stored value of missing cells.
 const NOTHING: i8 = -128;
 
-/// What a mask file says about itself.
+/// Contents and metadata of a mask file.
 #[derive(Debug, Clone)]
 pub struct MaskFileOptions {
     /// CF `title`.
@@ -24,14 +24,14 @@ pub struct MaskFileOptions {
     pub source: String,
     /// Further global attributes.
     pub attributes: Vec<(String, String)>,
-    /// The classes that were looked for. Others are not among the CF flags of `LABELS`, because finding none of them
-    /// means nothing. Default all.
+    /// The classes that were searched for. Others are not in the CF flags of `LABELS`, because their absence would mean
+    /// nothing. Default: all.
     pub classes: &'static [Class],
-    /// Also keep the probability of these classes, in steps of 1/250.
+    /// Also store the probability of these classes, in steps of 1/250.
     pub probabilities: &'static [Class],
-    /// Also keep the standard deviation of these probabilities over the members of an ensemble, in steps of 1/500.
+    /// Also store the standard deviation of these probabilities over the members of an ensemble, in steps of 1/500.
     pub spread: bool,
-    /// Also keep `ar_binary_tag`, rivers as ARTMIP wants them. Default yes.
+    /// Also store `ar_binary_tag`, rivers in ARTMIP's format. Default: yes.
     pub river_tag: bool,
 }
 
@@ -49,7 +49,7 @@ impl Default for MaskFileOptions {
     }
 }
 
-/// Writes masks of rising times into one file, which appears whole when it is finished.
+/// Writes masks of ascending times into one file, which is renamed into place when complete.
 #[derive(Debug)]
 pub struct MaskWriter {
     file: NetcdfFile,
@@ -62,7 +62,7 @@ pub struct MaskWriter {
 }
 
 impl MaskWriter {
-    /// Starts a file; `first` gives the calendar and the origin of the time axis.
+    /// Creates a file; `first` determines the calendar and the origin of the time axis.
     ///
     /// # Errors
     /// [`DataError::Io`] if the folder or the file cannot be written.
@@ -83,7 +83,7 @@ impl MaskWriter {
         })
     }
 
-    /// Adds a mask and, if the file keeps them, the probabilities `(lat, lon, class)`.
+    /// Adds a mask and, if the file stores them, its probabilities `(lat, lon, class)`.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the shape is not the grid's, [`DataError::Io`] if the file cannot be written.
@@ -95,7 +95,8 @@ impl MaskWriter {
         self.write_with_spread(mask, probabilities, None)
     }
 
-    /// The same with the standard deviation of the probabilities, `(lat, lon, class)`, if the file keeps it.
+    /// Like [`Self::write`], with the standard deviation of the probabilities, `(lat, lon, class)`, if the file stores
+    /// it.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -141,16 +142,16 @@ impl MaskWriter {
         Ok(())
     }
 
-    /// Closes the file and gives it its name.
+    /// Closes the file and renames it to its final name.
     ///
     /// # Errors
-    /// [`DataError::Io`] if it cannot be written to its end, synced or renamed.
+    /// [`DataError::Io`] if it cannot be completed, synced or renamed.
     pub fn finish(self) -> Result<()> {
         self.file.finish()
     }
 }
 
-/// A value in so many steps per unit, as a byte.
+/// Quantises a value to a byte, with this many steps per unit.
 fn pack(value: f32, steps: f32) -> i8 {
     if value.is_nan() {
         return NOTHING;
@@ -159,7 +160,7 @@ fn pack(value: f32, steps: f32) -> i8 {
     (whole + BYTE_OF_ZERO) as i8
 }
 
-/// Puts the time number `at`, so many days after the origin, and its planes of bytes by name into a file.
+/// Writes time number `at`, this many days after the origin, and its planes of bytes by variable name.
 fn put(
     file: &mut FileMut,
     at: usize,
@@ -232,7 +233,7 @@ fn begin(
     Ok(())
 }
 
-/// Latitude and longitude with the edges of their cells, and time.
+/// Latitude and longitude with cell bounds, and time.
 fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> netcdf::Result<()> {
     let (rows, columns) = grid.shape();
     file.add_unlimited_dimension("time")?;
@@ -281,7 +282,7 @@ fn add_axes(file: &mut FileMut, grid: &LatLonGrid, first: Time) -> netcdf::Resul
     Ok(())
 }
 
-/// A compressed byte for every time and cell.
+/// A compressed byte variable over time, lat, lon.
 fn add_plane<'f>(
     file: &'f mut FileMut,
     grid: &LatLonGrid,
@@ -297,7 +298,7 @@ fn add_plane<'f>(
     Ok(variable)
 }
 
-/// Adds a variable for values from 0 up, in so many steps per unit.
+/// Adds a variable for values from 0 up, with this many quantisation steps per unit.
 fn add_packed(
     file: &mut FileMut,
     grid: &LatLonGrid,

@@ -1,8 +1,8 @@
-//! `boxes.jsonl`: the boxes of a store's samples, beside its index; and boxes that are learnt from instead.
+//! `boxes.jsonl`: the boxes of a store's samples, next to its index; and pseudo-labels that replace them in training.
 //!
-//! The first line says what the file belongs to and holds the SHA-256 of all that follows; then one line per sample, by
-//! id: `null` if it is unlabelled, else a list of `[class code, west, south, east, north, confidence]`. Stores without
-//! the file have no boxes, and nothing else about them differs.
+//! The first line identifies the store and holds the SHA-256 of the rest; then follows one line per sample, by id:
+//! `null` if it is unlabelled, otherwise a list of `[class code, west, south, east, north, confidence]`. Stores without
+//! the file have no boxes, and are otherwise the same.
 
 use super::{Store, hex};
 use crate::atomic;
@@ -31,12 +31,12 @@ type Row = (u8, f64, f64, f64, f64, Option<f32>);
 /// The boxes of all samples.
 #[derive(Debug)]
 pub(super) struct StoreBoxes {
-    /// By sample; none where it is unlabelled.
+    /// Boxes by sample; `None` if unlabelled.
     samples: Vec<Option<Vec<GeoBox>>>,
     sha256: String,
 }
 
-/// Boxes that a network found in samples of a store, to be learnt from where labels are not used.
+/// Boxes found by a network in samples of a store, for training where labels are not used.
 #[derive(Debug)]
 pub(super) struct FoundBoxes {
     samples: BTreeMap<usize, Vec<GeoBox>>,
@@ -44,10 +44,10 @@ pub(super) struct FoundBoxes {
 }
 
 impl StoreBoxes {
-    /// The boxes of the store in a folder; none if it has none.
+    /// Reads the boxes of the store in a folder; `None` if it has none.
     ///
     /// # Errors
-    /// [`DataError::Damaged`] if the file is not what was written, or belongs to another store; [`DataError::Io`].
+    /// [`DataError::Damaged`] if the file is damaged or belongs to another store; [`DataError::Io`].
     pub(super) fn read(folder: &Path, data_hash: &str, samples: usize) -> Result<Option<Self>> {
         let path = folder.join(BOXES_FILE);
         let text = match std::fs::read_to_string(&path) {
@@ -84,7 +84,7 @@ impl StoreBoxes {
         }))
     }
 
-    /// The boxes of a sample; none if it is unlabelled.
+    /// The boxes of a sample; `None` if it is unlabelled.
     pub(super) fn of(&self, id: usize) -> Option<&[GeoBox]> {
         self.samples.get(id)?.as_deref()
     }
@@ -113,7 +113,7 @@ fn line(path: &Path, number: usize, text: &str) -> Result<Option<Vec<GeoBox>>> {
         .transpose()
 }
 
-/// Writes the boxes of a store, or removes those that an earlier writer left if there are none.
+/// Writes the boxes of a store; if there are none, removes those left by an earlier writer.
 pub(super) fn write(
     folder: &Path,
     data_hash: &str,
@@ -133,7 +133,7 @@ pub(super) fn write(
     atomic::write(path, format!("{head}\n{body}").as_bytes())
 }
 
-/// All that follows the first line.
+/// Everything after the first line.
 fn body_of(samples: &[Option<Vec<GeoBox>>]) -> Result<String> {
     let mut body = String::new();
     for boxes in samples {
@@ -144,7 +144,7 @@ fn body_of(samples: &[Option<Vec<GeoBox>>]) -> Result<String> {
                 Some(boxes.iter().map(row).collect())
             }
         };
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(body, "{}", serde_json::to_string(&rows).map_err(no_json)?);
     }
     Ok(body)
@@ -166,33 +166,33 @@ fn row(geo: &GeoBox) -> Row {
 }
 
 impl Store {
-    /// The boxes of a sample: none if it is unlabelled, or the store has no boxes at all; empty if it was looked at and
-    /// holds none.
+    /// The boxes of a sample: `None` if it is unlabelled or the store has no boxes at all; empty if it was searched and
+    /// has none.
     pub fn boxes(&self, id: usize) -> Option<&[GeoBox]> {
         self.boxes.as_ref()?.of(id)
     }
 
-    /// Whether the store has boxes, be it for some of its samples only.
+    /// Whether the store has boxes, at least for some samples.
     pub fn has_boxes(&self) -> bool {
         self.boxes.is_some()
     }
 
-    /// SHA-256 (hexadecimal) of its boxes, if it has any; [`Store::data_hash`] does not count them.
+    /// SHA-256 (hexadecimal) of its boxes, if any; [`Store::data_hash`] does not include them.
     pub fn boxes_hash(&self) -> Option<&str> {
         self.boxes.as_ref().map(StoreBoxes::hash)
     }
 
-    /// Whether these, by id, are its boxes.
+    /// Whether its boxes are equal to these, by id.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if one is no box.
+    /// [`DataError::Invalid`] if a box is invalid.
     pub fn has_these_boxes(&self, samples: &[Option<Vec<GeoBox>>]) -> Result<bool> {
         let hash = hex(&Sha256::digest(body_of(samples)?));
         Ok(self.boxes_hash() == Some(hash.as_str()))
     }
 
-    /// The same store, of which these samples teach these boxes instead of their labels. What scores are told against
-    /// ([`Store::boxes`]) stays.
+    /// The same store, in which these boxes replace the labels of their samples for training. [`Store::boxes`], which
+    /// scores are computed against, is unchanged.
     #[must_use]
     pub fn with_found_boxes(mut self, samples: BTreeMap<usize, Vec<GeoBox>>) -> Self {
         let sha256 = hex(&Sha256::digest(format!("{samples:?}")));
@@ -200,18 +200,18 @@ impl Store {
         self
     }
 
-    /// The boxes that a sample teaches: found ones, else its labels; none where there are neither.
+    /// The boxes that a sample teaches: found ones, or else its labels; `None` without either.
     pub fn boxes_to_learn(&self, id: usize) -> Option<&[GeoBox]> {
         let found = self.found.as_ref().and_then(|found| found.samples.get(&id));
         found.map(Vec::as_slice).or_else(|| self.boxes(id))
     }
 
-    /// Whether found boxes take the place of a sample's labels.
+    /// Whether found boxes replace a sample's labels.
     pub fn has_found_boxes(&self, id: usize) -> bool {
         (self.found.as_ref()).is_some_and(|found| found.samples.contains_key(&id))
     }
 
-    /// SHA-256 (hexadecimal) of all found boxes; none if there are none.
+    /// SHA-256 (hexadecimal) of all found boxes, if any.
     pub fn found_boxes_hash(&self) -> Option<&str> {
         self.found.as_ref().map(|found| found.sha256.as_str())
     }

@@ -1,5 +1,4 @@
-//! Encodes fields to record bytes, interleaved by pixel, and decodes them in one pass that picks channels and
-//! normalises.
+//! Encodes fields to records, interleaved by pixel, and decodes them in one pass that selects channels and normalises.
 
 use super::{Encoding, StoreMeta};
 use crate::normalise::{ChannelFactors, ChannelScale};
@@ -10,11 +9,11 @@ use std::io::Write;
 use std::slice::ChunksExactMut;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Columns interleaved at a time.
+/// Number of columns interleaved at a time.
 const BLOCK_COLUMNS: usize = 64;
 
 impl Encoding {
-    /// Writes the values of channel `c` into their pixels.
+    /// Writes channel `c` into interleaved pixels.
     fn interleave<'a>(
         self,
         values: impl Iterator<Item = &'a f32>,
@@ -28,7 +27,7 @@ impl Encoding {
                 Self::F32 => pixel[c * 4..c * 4 + 4].copy_from_slice(&known(value).to_le_bytes()),
                 Self::F16 => {
                     let stored = f16::from_f32((known(value) - offset) / scale);
-                    // Thousands of times beyond the variable's range: not a value of it, and missing is safer than
+                    // Thousands of times outside of the variable's range, so not a real value; missing is safer than
                     // infinite.
                     let stored = if stored.is_infinite() {
                         f16::NAN
@@ -42,20 +41,20 @@ impl Encoding {
     }
 }
 
-/// Length and checksum of a record that was written.
+/// Length and checksum of a written record.
 pub struct WrittenRecord {
     pub bytes: u64,
     pub checksum: u64,
 }
 
 impl WrittenRecord {
-    /// The checksum as the entry of a sample has it.
+    /// The checksum in the format of sample entries.
     pub fn hex(&self) -> String {
         format!("{:016x}", self.checksum)
     }
 }
 
-/// Turns `(channel, lat, lon)` fields into record bytes, row by row.
+/// Encodes `(channel, lat, lon)` fields to record bytes, row by row.
 pub struct RecordEncoder {
     encoding: Encoding,
     affine: Vec<(f32, f32)>,
@@ -75,8 +74,8 @@ impl RecordEncoder {
         }
     }
 
-    /// Writes fields and class codes, without padding. Infinite values are written as NaN, and so is what the
-    /// encoding has no room for.
+    /// Writes fields and class codes, without padding. Infinite values, and values out of the encoding's range, are
+    /// written as NaN.
     pub fn write(
         &mut self,
         fields_chw: ArrayView3<'_, f32>,
@@ -89,7 +88,7 @@ impl RecordEncoder {
         let mut bytes = 0;
         self.row.resize(columns * channels * size, 0);
         for j in 0..rows {
-            // Some columns at a time: their pixels stay in the first-level cache while the channels pass.
+            // A few columns at a time, so that their pixels stay in the L1 cache for all channels.
             let blocks = self.row.chunks_mut(BLOCK_COLUMNS * channels * size);
             for (block, pixels) in blocks.enumerate() {
                 let first = block * BLOCK_COLUMNS;
@@ -123,17 +122,17 @@ impl RecordEncoder {
     }
 }
 
-/// How a sample is turned while it is read ([`crate::loader::Augmentation`]).
+/// The transform applied to a sample when it is read ([`crate::loader::Augmentation`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct View {
-    /// Columns by which it moves eastward, around the globe.
+    /// Number of columns to rotate eastward, around the globe.
     pub roll: usize,
-    /// Northern and southern hemisphere change places, and meridional winds their sign.
+    /// Whether to swap the hemispheres and negate meridional winds.
     pub mirror: bool,
 }
 
 impl View {
-    /// Turns class codes `(lat, lon)` as the fields are turned.
+    /// Transforms class codes `(lat, lon)` like the fields.
     pub(crate) fn turn_labels(self, labels: &mut [u8], columns: usize) {
         if self.roll != 0 {
             for row in labels.chunks_exact_mut(columns) {
@@ -150,7 +149,7 @@ impl View {
     }
 }
 
-/// The factors of a pixel's channels, repeated so often that a vector loop runs over them.
+/// The factors of a pixel's channels, repeated so that loops over them vectorise.
 #[derive(Debug, Clone)]
 struct Pattern(ChannelFactors);
 
@@ -164,7 +163,7 @@ impl Pattern {
         })
     }
 
-    /// Applies the factors to whole pixels; returns how many values were missing.
+    /// Applies the factors to whole pixels; returns the number of missing values.
     fn apply<S: Copy>(&self, source: &[S], target: &mut [f32], get: impl Fn(S) -> f32) -> usize {
         let ChannelFactors {
             subtract,
@@ -188,21 +187,21 @@ impl Pattern {
     }
 }
 
-/// Decodes record bytes to the chosen channels, normalised, in one pass.
+/// Decodes record bytes to the selected channels, normalised, in one pass.
 #[derive(Debug, Clone)]
 pub struct RecordDecoder {
     encoding: Encoding,
     stored_channels: usize,
-    /// Stored index of each channel wanted; `None` if all are wanted in stored order.
+    /// Stored index of each selected channel; `None` if all are selected in stored order.
     gather: Option<Vec<usize>>,
     plain: Pattern,
     mirrored: Pattern,
 }
 
-/// Values decoded at a time where that takes more than one pass.
+/// Number of values decoded at a time if that takes more than one pass.
 const CACHED_VALUES: usize = 4096;
 
-/// Buffers of one thread that decodes.
+/// Per-thread buffers for decoding.
 #[derive(Debug, Default)]
 pub struct DecodeBuffers {
     halves: Vec<u16>,
@@ -211,7 +210,7 @@ pub struct DecodeBuffers {
 }
 
 impl RecordDecoder {
-    /// A decoder of the channels of `scales` (each must be in `meta`; `None` otherwise).
+    /// A decoder of the channels of `scales`; `None` if one is not in `meta`.
     pub fn new(meta: &StoreMeta, scales: &[ChannelScale]) -> Option<Self> {
         let stored: Option<Vec<usize>> = scales
             .iter()
@@ -221,7 +220,7 @@ impl RecordDecoder {
         let pattern = |mirror: bool| {
             let mut pixel = ChannelFactors::default();
             for scale in scales {
-                // value = offset + size · stored, and its sign turns with the hemisphere for meridional winds.
+                // value = offset + size · stored; for meridional winds mirroring negates it.
                 let (offset, size) = meta.encoding.affine(scale.variable);
                 let sign = if mirror && scale.variable.is_meridional() {
                     -1.0
@@ -245,7 +244,7 @@ impl RecordDecoder {
         })
     }
 
-    /// Number of channels it gives.
+    /// Number of decoded channels.
     pub fn channels(&self) -> usize {
         self.gather.as_ref().map_or(self.stored_channels, Vec::len)
     }
@@ -255,7 +254,7 @@ impl RecordDecoder {
         self.encoding
     }
 
-    /// The numbers that normalise stored values, or those of a mirrored sample.
+    /// The factors that normalise stored values, or those of a mirrored sample.
     pub fn factors(&self, mirrored: bool) -> ChannelFactors {
         let Pattern(repeated) = self.pattern(mirrored);
         let once = |values: &[f32]| values[..self.channels()].to_vec();
@@ -274,7 +273,7 @@ impl RecordDecoder {
         }
     }
 
-    /// Copies the wanted channels of whole pixels as they are stored; returns how many values are missing.
+    /// Copies the selected channels of whole pixels in stored form; returns the number of missing values.
     pub fn copy(&self, bytes: &[u8], target: &mut [u8]) -> usize {
         let size = self.encoding.bytes();
         match &self.gather {
@@ -300,7 +299,7 @@ impl RecordDecoder {
         }
     }
 
-    /// Decodes the bytes of whole pixels; returns how many values were missing.
+    /// Decodes the bytes of whole pixels; returns the number of missing values.
     pub fn decode(
         &self,
         bytes: &[u8],
@@ -312,7 +311,7 @@ impl RecordDecoder {
         if self.encoding == Encoding::F32 && self.gather.is_none() {
             return pattern.apply(bytes.as_chunks().0, target, f32::from_le_bytes);
         }
-        // In parts whose intermediate values stay in the first-level cache.
+        // In parts whose intermediate values stay in the L1 cache.
         let pixels = (CACHED_VALUES / self.stored_channels).max(1);
         let parts = bytes.chunks(pixels * self.stored_channels * self.encoding.bytes());
         let targets = target.chunks_mut(pixels * self.channels());

@@ -1,4 +1,4 @@
-//! What a store knows about itself and about each of its samples.
+//! Metadata of a store and of each of its samples.
 
 use super::{PAGE, STORE_VERSION, Split};
 use crate::{Calendar, LatLonGrid, Time, Variable};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Encoding {
-    /// SI values as they came, 4 bytes each.
+    /// Unchanged SI values, 4 bytes each.
     #[default]
     F32,
     /// Two bytes: `(value - offset) / scale` as f16, with one offset and scale per variable ([`Encoding::affine`]).
@@ -28,8 +28,8 @@ impl Encoding {
 
     /// `(offset, scale)` of a variable: stored = (value - offset) / scale.
     ///
-    /// Taken from the plausible range, so that they are known before the first sample. A range around or from zero
-    /// keeps offset 0, and with it the relative precision of small values (rain); others are centred. The error is at
+    /// Derived from the plausible range, so that they are known before the first sample. Ranges around or from zero
+    /// keep offset 0, and with it the relative precision of small values (rain); others are centred. The error is at
     /// most 2⁻¹² of the half range: 3 Pa of sea-level pressure, 0.02 K, 0.03 m/s.
     pub fn affine(self, variable: Variable) -> (f64, f64) {
         let (low, high) = variable.entry().plausible;
@@ -42,7 +42,7 @@ impl Encoding {
     }
 }
 
-/// What all samples of a store have in common; fixed before the first is written.
+/// Properties shared by all samples of a store; fixed before the first is written.
 #[derive(Debug, Clone)]
 pub struct StoreMeta {
     /// The grid of all fields.
@@ -51,9 +51,9 @@ pub struct StoreMeta {
     pub calendar: Calendar,
     /// Channel order of the records.
     pub channels: Vec<Variable>,
-    /// How values are stored.
+    /// Number format of values.
     pub encoding: Encoding,
-    /// Size at which a new shard begins; also what a killed writer loses at most.
+    /// Size at which a new shard begins, and the maximum loss if a writer is killed.
     pub shard_bytes: u64,
 }
 
@@ -96,7 +96,7 @@ impl StoreMeta {
         (self.shard_bytes / self.record_bytes()).max(1) as usize
     }
 
-    /// SHA-256 (hexadecimal) of everything that must agree between the shards of one store.
+    /// SHA-256 (hexadecimal) of everything that must match between the shards of one store.
     pub fn hash(&self) -> String {
         let mut hasher = Sha256::new();
         hasher.update(STORE_VERSION.to_le_bytes());
@@ -115,24 +115,24 @@ impl StoreMeta {
 /// One sample of a store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleEntry {
-    /// When, as `YYYY-MM-DDThh:mm:ss` of the store's calendar.
+    /// Its time, as `YYYY-MM-DDThh:mm:ss` in the store's calendar.
     pub time: String,
     /// The file it came from.
     pub source: String,
-    /// The index in that file's time axis.
+    /// The time index in that file.
     pub source_index: usize,
-    /// What it may be used for.
+    /// The split that it belongs to.
     pub split: Split,
-    /// Pixels of each class, in code order; all 0 of a sample without a mask.
+    /// Number of pixels per class, in code order; all 0 for a sample without a mask.
     pub class_counts: [u64; 3],
-    /// Missing values over all channels.
+    /// Number of missing values over all channels.
     pub missing: u64,
     /// xxh3 (64 bit) of fields and class codes as stored, hexadecimal.
     pub checksum: String,
 }
 
 impl SampleEntry {
-    /// Whether it has a mask: the class of every pixel.
+    /// Whether it has a class mask.
     pub fn has_mask(&self) -> bool {
         self.class_counts.iter().any(|&count| count > 0)
     }
@@ -153,7 +153,7 @@ pub struct ShardEntry {
     pub bytes: u64,
 }
 
-/// Lower-case hexadecimal digits of some bytes.
+/// Formats bytes as lower-case hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,13 +1,13 @@
-//! A gap in time between splits: training leaves out samples that lie close to those by which the network is judged.
+//! A time gap between splits: drops training samples that are close to validation or test samples.
 
 use super::Split;
 use crate::Time;
 use std::collections::BTreeSet;
 
-/// The indices of the samples to leave out so that any two splits are at least `hours` apart: training samples that lie
-/// closer to a validation or test sample, and validation samples that lie closer to a test sample.
+/// Indices of the samples to drop so that any two splits are at least `hours` apart: training samples closer to a
+/// validation or test sample, and validation samples closer to a test sample.
 ///
-/// The test split stays whole: what is left out are samples so close to it that they show the same weather.
+/// The test split is unchanged; the dropped samples are close enough to it to show the same weather.
 pub fn too_near(times: &[Time], splits: &[Split], hours: f64) -> BTreeSet<usize> {
     let Some(&first) = times.first() else {
         return BTreeSet::new();

@@ -1,4 +1,4 @@
-//! `store.json`: what a finished store holds.
+//! `store.json`: the index of a finished store.
 
 use super::shard::shard_name;
 use super::{
@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const FORMAT: &str = "squall-store";
 
-/// `store.json`.
+/// The contents of `store.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct IndexFile {
     format: String,
@@ -31,7 +31,7 @@ pub struct IndexFile {
     pub samples: Vec<SampleEntry>,
 }
 
-/// Just enough to say that the rest cannot be read.
+/// The version alone, to report an unsupported index.
 #[derive(Deserialize)]
 struct IndexHead {
     format: String,
@@ -63,7 +63,7 @@ impl IndexFile {
     }
 }
 
-/// SHA-256 of what the data is: layout, and time, split and content of every sample. Paths do not count.
+/// SHA-256 of the data: layout, and time, split and content of every sample, but not paths.
 fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(meta.hash());
@@ -75,7 +75,7 @@ fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
     hex(&hasher.finalize())
 }
 
-/// Reads and checks the index of a store, without a look at its shards.
+/// Reads and checks the index of a store, without checking its shards.
 pub fn read_alone(folder: &Path) -> Result<(IndexFile, StoreMeta)> {
     let path = folder.join(INDEX_FILE);
     if !path.exists() {
@@ -99,7 +99,7 @@ pub fn read_alone(folder: &Path) -> Result<(IndexFile, StoreMeta)> {
         serde_json::from_slice(&text).map_err(|e| DataError::damaged(&path, e))?;
     let (grid, order) = LatLonGrid::from_axes(index.lat_deg.clone(), index.lon_deg.clone())
         .map_err(|e| DataError::damaged(&path, e))?;
-    // Records are in the order of these axes: in another one they would lie elsewhere.
+    // Records follow these axes, so their order must be canonical.
     if order != Default::default() {
         return Err(DataError::damaged(
             &path,
@@ -113,7 +113,7 @@ pub fn read_alone(folder: &Path) -> Result<(IndexFile, StoreMeta)> {
         encoding: index.encoding,
         shard_bytes: index.shard_bytes,
     };
-    // Another name may lead out of the folder, where a local copy writes, too.
+    // Any other name could point outside of the folder, which a local copy writes to as well.
     let mut shards = index.shards.iter().enumerate();
     if let Some((number, shard)) = shards.find(|(number, shard)| shard.file != shard_name(*number))
     {
@@ -137,7 +137,7 @@ pub fn read_alone(folder: &Path) -> Result<(IndexFile, StoreMeta)> {
     Ok((index, meta))
 }
 
-/// Reads and checks the index of a store, and the sizes of its shards; the last is the id of the first sample of each
+/// Reads and checks the index of a store, and the sizes of its shards; also returns the id of the first sample of each
 /// shard.
 pub fn read(folder: &Path) -> Result<(IndexFile, StoreMeta, Vec<usize>)> {
     let (index, meta) = read_alone(folder)?;

@@ -1,4 +1,4 @@
-//! A copy of a store, or of a part of it, on a node's own disk.
+//! A full or partial copy of a store on a node's own disk.
 
 use super::shard::{shard_name, trailer};
 use super::{BOXES_FILE, INDEX_FILE, Store, index, record};
@@ -14,26 +14,26 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Name of the file that says which samples a copy holds; a copy without it holds all.
+/// Name of the file that lists the samples of a copy; a copy without it is complete.
 pub const STAGED_FILE: &str = "staged.json";
 const FORMAT: &str = "squall-staged 1";
 
-/// What is done to a file that [`LocalCopy::begin`] made, in errors: it is output, not input.
+/// The action in errors about a file created by [`LocalCopy::begin`]: it is output, not input.
 const REOPEN: &str = "reopen";
 
-/// `staged.json`.
+/// The contents of `staged.json`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Staged {
     format: String,
     data_hash: String,
-    /// Ids of the samples that are here, ascending.
+    /// Ids of the samples held here, ascending.
     samples: Vec<usize>,
 }
 
-/// A copy that is being written, by any number of processes of one node, each other samples.
+/// A copy being written by any number of processes of one node, each for its own samples.
 ///
-/// It is no store before [`LocalCopy::finish`]. What a killed writer has left, or is left of a finished copy, counts by
-/// its checksum: a later one asks [`LocalCopy::holds`] and writes only the rest.
+/// It only becomes a store with [`LocalCopy::finish`]. Leftovers of a killed writer or an earlier copy are identified
+/// by checksum: a later writer calls [`LocalCopy::holds`] and writes only the rest.
 #[derive(Debug)]
 pub struct LocalCopy<'a> {
     source: &'a Store,
@@ -41,11 +41,11 @@ pub struct LocalCopy<'a> {
 }
 
 impl<'a> LocalCopy<'a> {
-    /// A copy of `source` in a folder, which may hold a part of it already. One process of a node calls it before the
-    /// others [`LocalCopy::join`].
+    /// Starts a copy of `source` in a folder, which may already hold a part of it. One process of a node calls it
+    /// before the others call [`LocalCopy::join`].
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if it is the store's own folder, or holds another store, be it one that is not finished;
+    /// [`DataError::Invalid`] if it is the store's own folder, or holds another store, even an unfinished one;
     /// [`DataError::Io`].
     pub fn begin(source: &'a Store, folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
@@ -67,26 +67,27 @@ impl<'a> LocalCopy<'a> {
             return Err(another());
         }
         if folder.join(INDEX_FILE).exists() {
-            // Its shards may be cut or gone, as what cleans temporary folders leaves them: they are written anew.
+            // Its shards may be truncated or missing, as after a cleanup of temporary folders; they are then written
+            // again.
             let known = index::read_alone(folder).map(|(index, _)| index.data_hash);
             if !known.is_ok_and(|hash| hash == source.data_hash()) {
                 return Err(another());
             }
         }
-        // A store that is being staged has no index yet.
+        // A store that is still being staged has no index.
         for shard in source.shards() {
             let there = trailer(&folder.join(&shard.file))?;
             if there.is_some() && there != trailer(&source.folder().join(&shard.file))? {
                 return Err(another());
             }
         }
-        // From here on it is no finished store.
+        // From here on it is no longer a finished store.
         for name in [INDEX_FILE, STAGED_FILE, BOXES_FILE] {
             atomic::remove(folder.join(name))?;
         }
         let copy = Self::join(source, folder);
         for shard in source.shards() {
-            // The file has its size from the start: what is never written is a hole, which takes no room.
+            // The file has its full size from the start: unwritten parts are holes, which take no space.
             copy.open(&shard.file)?
                 .set_len(shard.bytes)
                 .map_err(DataError::io("enlarge", folder.join(&shard.file)))?;
@@ -94,7 +95,7 @@ impl<'a> LocalCopy<'a> {
         Ok(copy)
     }
 
-    /// The copy that another process of the node has begun.
+    /// Joins a copy that another process of the node has started.
     pub fn join(source: &'a Store, folder: &Path) -> Self {
         Self {
             source,
@@ -109,7 +110,7 @@ impl<'a> LocalCopy<'a> {
         options.open(&path).map_err(DataError::io("create", path))
     }
 
-    /// Which of these samples are here, whole.
+    /// Which of these samples are present and intact.
     ///
     /// # Errors
     /// [`DataError::Io`].
@@ -124,7 +125,7 @@ impl<'a> LocalCopy<'a> {
         ids.par_iter().map(check).collect()
     }
 
-    /// Gives back the room of samples that are not to be here, where the file system can.
+    /// Frees the space of samples that are not wanted here, if the file system supports it.
     ///
     /// # Errors
     /// [`DataError::Io`].
@@ -135,7 +136,7 @@ impl<'a> LocalCopy<'a> {
             let file = OpenOptions::new().write(true).open(&path);
             let file = file.map_err(DataError::io(REOPEN, &path))?;
             match fallocate(&file, flags, start, self.source.meta.record_bytes()) {
-                // Then it stays, which costs room and nothing else.
+                // Then they stay, which only costs space.
                 Err(Errno::OPNOTSUPP | Errno::NOSYS) => return Ok(()),
                 punched => punched.map_err(|e| DataError::io("make a hole in", path)(e.into()))?,
             }
@@ -143,7 +144,7 @@ impl<'a> LocalCopy<'a> {
         Ok(())
     }
 
-    /// Bytes of fields and class codes of a record, without the zeros behind them.
+    /// Bytes of fields and class codes of a record, without padding.
     pub fn record_bytes(&self) -> usize {
         (self.source.meta.field_bytes() + self.source.meta.label_bytes()) as usize
     }
@@ -164,7 +165,7 @@ impl<'a> LocalCopy<'a> {
     /// Writes a record.
     ///
     /// # Errors
-    /// [`DataError::Io`], such as a full disk; [`DataError::Damaged`] if the bytes changed on their way here.
+    /// [`DataError::Io`], such as a full disk; [`DataError::Damaged`] if the bytes were corrupted in transfer.
     pub fn write(&self, id: usize, record: &[u8]) -> Result<()> {
         let (path, start) = self.place(id);
         self.source.compare(id, &path, xxh3_64(record))?;
@@ -179,8 +180,8 @@ impl<'a> LocalCopy<'a> {
         (self.folder.join(name), start)
     }
 
-    /// Makes it a store that holds these samples, all of which have been written. One process of a node calls it when
-    /// the others are done.
+    /// Turns the copy into a store with these samples, all of which must have been written. One process of a node calls
+    /// it when the others are done.
     ///
     /// # Errors
     /// [`DataError::Io`].
@@ -217,7 +218,7 @@ impl<'a> LocalCopy<'a> {
     }
 }
 
-/// Whether each sample of a store is in its folder; none if all are.
+/// Whether each sample of a store is in its folder; `None` if all are.
 pub fn samples_here(folder: &Path, data_hash: &str, samples: usize) -> Result<Option<Vec<bool>>> {
     let path = folder.join(STAGED_FILE);
     let text = match std::fs::read(&path) {

@@ -9,20 +9,18 @@
 //! | `h·w` | the class codes, one byte each; of a sample without a mask all [`UNLABELLED`](crate::label::UNLABELLED) |
 //! | up to the next multiple of 4096 | zeros |
 //!
-//! After the records comes what the index needs to know about them (JSON, with its length, checksum and a magic word),
-//! so that a finished shard is complete even if the writer is killed, and a later writer continues behind it.
+//! The records are followed by their metadata (JSON, with its length, checksum and a magic word), so that a finished
+//! shard is complete even if the writer is killed, and a later writer can continue after it.
 //!
-//! A sample without a mask has no classes of pixels: it is left out of class weights, and is read neither for learning
-//! masks nor for scoring them ([`Store::masked_ids`]).
+//! A sample without a mask has no pixel classes: it is excluded from class weights, and from training on masks and
+//! scoring them ([`Store::masked_ids`]).
 //!
-//! Boxes around storms, for detectors, are in a file of their own, `boxes.jsonl`, if the store has any
-//! ([`Store::boxes`]).
+//! Boxes around storms, for detectors, are in a separate file, `boxes.jsonl`, if the store has any ([`Store::boxes`]).
 //!
-//! `squall stage` notes beside them what it made the store of (`origin.json`) and which times it could not read
-//! (`left_out.txt`); reading samples needs neither.
+//! `squall stage` also records the sources of the store (`origin.json`) and the times that it could not read
+//! (`left_out.txt`); readers need neither.
 //!
-//! A [`LocalCopy`] of a store has the same index and shards of the same size, in which records that it was not given
-//! are holes.
+//! A [`LocalCopy`] of a store has the same index and shards of the same size; records that it lacks are holes.
 
 mod boxes;
 mod codec;
@@ -51,9 +49,9 @@ pub use split::{Split, SplitRule};
 pub use statistics::{ChannelStatistics, Statistics};
 pub use writer::StoreWriter;
 
-/// Version of the layout that this code writes and reads.
+/// Version of the format that this code writes and reads.
 pub const STORE_VERSION: u32 = 1;
 /// Name of the index in a store's folder.
 pub const INDEX_FILE: &str = "store.json";
-/// Records start at multiples of this.
+/// Alignment of records.
 const PAGE: u64 = 4096;

@@ -1,4 +1,4 @@
-//! Reading a store: positioned reads, checked, normalised on the way.
+//! Reads a store: positioned reads, checksums, normalisation.
 
 use super::boxes::{FoundBoxes, StoreBoxes};
 use super::codec::RecordDecoder;
@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What [`Store::verify`] found.
+/// The result of [`Store::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Verification {
-    /// Samples looked at.
+    /// Number of samples checked.
     pub samples: usize,
     /// One sentence per damaged sample.
     pub problems: Vec<String>,
@@ -37,21 +37,20 @@ pub struct Store {
     times: Vec<Time>,
     /// Id of the first sample of each shard.
     first_ids: Vec<usize>,
-    /// Whether the checksum of each sample has been compared.
+    /// Whether the checksum of each sample has been verified.
     pub(super) checked: Vec<AtomicBool>,
-    /// Whether each sample is here, if only some are.
+    /// Whether each sample is here, if it is a partial copy.
     here: Option<Vec<bool>>,
     pub(super) boxes: Option<StoreBoxes>,
     pub(super) found: Option<FoundBoxes>,
 }
 
 impl Store {
-    /// Opens a finished store and compares version and sizes. The checksum of a sample is compared when it
-    /// is read for the first time.
+    /// Opens a finished store and checks version and sizes. The checksum of a sample is verified when it is first read.
     ///
     /// # Errors
     /// [`DataError::NoStore`] if the folder holds no finished store; [`DataError::Mismatch`] for another version;
-    /// [`DataError::Damaged`] for an index that contradicts itself or a truncated or missing shard.
+    /// [`DataError::Damaged`] for an inconsistent index, or a truncated or missing shard.
     pub fn open(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
         let (index, meta, first_ids) = index::read(&folder)?;
@@ -110,7 +109,7 @@ impl Store {
         self.meta.shape()
     }
 
-    /// Whether this is a local copy that holds only some of its training samples.
+    /// Whether this is a local copy that holds only some of the training samples.
     pub fn is_partial(&self) -> bool {
         self.here.is_some()
     }
@@ -120,25 +119,25 @@ impl Store {
         id < self.len() && self.here.as_ref().is_none_or(|here| here[id])
     }
 
-    /// The samples of a split, ascending, whether they are here or not.
+    /// The samples of a split, ascending, including those that are not here.
     pub fn ids(&self, split: Split) -> Vec<usize> {
         let of_split = |id: &usize| self.index.samples[*id].split == split;
         (0..self.len()).filter(of_split).collect()
     }
 
-    /// The samples of a split that have a mask, ascending, whether they are here or not.
+    /// The samples of a split that have a mask, ascending, including those that are not here.
     pub fn masked_ids(&self, split: Split) -> Vec<usize> {
         let mut ids = self.ids(split);
         ids.retain(|&id| self.index.samples[id].has_mask());
         ids
     }
 
-    /// What is known of each sample, by id.
+    /// Metadata of the samples, by id.
     pub fn samples(&self) -> &[SampleEntry] {
         &self.index.samples
     }
 
-    /// When each sample is, by id.
+    /// Times of the samples, by id.
     pub fn times(&self) -> &[Time] {
         &self.times
     }
@@ -164,15 +163,15 @@ impl Store {
         &self.index.data_hash
     }
 
-    /// The normalisation that its training samples give, for all channels.
+    /// The normalisation derived from its training samples, for all channels.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if they hold no value of a channel.
+    /// [`DataError::Invalid`] if a channel has no values.
     pub fn normalisation(&self, method: NormalisationMethod) -> Result<Normalisation> {
         Normalisation::from_statistics(method, self.statistics())
     }
 
-    /// The class weights that its training samples give.
+    /// The class weights derived from its training samples.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if no training sample has a mask.
@@ -183,8 +182,8 @@ impl Store {
     /// Reads the class codes of a sample.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for an unknown id, or a sample without a mask; [`DataError::Damaged`] if its checksum
-    /// differs; [`DataError::Io`].
+    /// [`DataError::Invalid`] for an unknown id, or a sample without a mask; [`DataError::Damaged`] if its checksum is
+    /// wrong; [`DataError::Io`].
     pub fn read_mask(&self, id: usize) -> Result<ClassMask> {
         let (file, path, start) = self.locate(id)?;
         if !self.index.samples[id].has_mask() {
@@ -207,10 +206,10 @@ impl Store {
         ClassMask::new(self.times[id], codes)
     }
 
-    /// A reader of some channels, normalised if asked, in the order given.
+    /// A reader of some channels, in the given order, optionally normalised.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] naming a channel that the store or the normalisation does not have.
+    /// [`DataError::Invalid`] naming a channel that the store or the normalisation lacks.
     pub fn reader(
         self: &Arc<Self>,
         channels: &[Variable],
@@ -220,10 +219,10 @@ impl Store {
         Ok(SampleReader::new(Arc::clone(self), decoder))
     }
 
-    /// Compares the checksum of every sample that is here.
+    /// Verifies the checksums of all samples that are here.
     ///
     /// # Errors
-    /// [`DataError::Io`] if a shard cannot be read; damage is not an error here but a line of the result.
+    /// [`DataError::Io`] if a shard cannot be read; damage is reported in the result.
     pub fn verify(&self) -> Result<Verification> {
         let check = |id: usize| -> Result<Option<String>> {
             let (path, found) = self.checksum(id)?;
@@ -238,7 +237,7 @@ impl Store {
         })
     }
 
-    /// The shard file of a sample, and the checksum of what stands there.
+    /// The shard file of a sample, and the checksum of its actual contents.
     fn checksum(&self, id: usize) -> Result<(PathBuf, u64)> {
         let (file, path, start) = self.locate(id)?;
         let end = start + self.meta.field_bytes() + self.meta.label_bytes();
@@ -271,7 +270,7 @@ impl Store {
             })
     }
 
-    /// The shard file of a sample, open, and where its record starts.
+    /// The open shard file of a sample, its path, and the offset of the record.
     pub(super) fn locate(&self, id: usize) -> Result<(File, PathBuf, u64)> {
         if id >= self.len() {
             return Err(DataError::Invalid(format!(
@@ -291,7 +290,7 @@ impl Store {
         Ok((file, path, start))
     }
 
-    /// The shard file of a sample and where its record starts.
+    /// The shard file of a sample and the offset of its record.
     pub(super) fn place(&self, id: usize) -> (PathBuf, u64) {
         let shard = self.first_ids.partition_point(|&first| first <= id) - 1;
         let slot = (id - self.first_ids[shard]) as u64;

@@ -1,4 +1,4 @@
-//! Reading one record: positioned reads of pieces that stay in the cache until they are checked and normalised.
+//! Reads one record: positioned reads of pieces that stay in cache until they are checked and normalised.
 
 use super::codec::{DecodeBuffers, RecordDecoder};
 use super::{Encoding, Store, View};
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use xxhash_rust::xxh3::Xxh3;
 
-/// Bytes asked for at a time.
+/// Bytes per read.
 const PIECE_BYTES: usize = 256 << 10;
 
 thread_local! {
     static BUFFERS: RefCell<(Vec<u8>, DecodeBuffers)> = RefCell::default();
 }
 
-/// The checksum of what stands in a part of a file, of which a piece at a time is held.
+/// The checksum of a part of a file, reading one piece at a time.
 pub fn checksum(file: &File, path: &Path, part: Range<u64>) -> Result<u64> {
     let mut hasher = Xxh3::new();
     let mut piece = vec![0; PIECE_BYTES];
@@ -36,8 +36,8 @@ pub fn checksum(file: &File, path: &Path, part: Range<u64>) -> Result<u64> {
 }
 
 impl Store {
-    /// Reads a record piece by piece into `x`, in which a pixel takes `pixel` places: `decode` puts whole pixels there
-    /// and tells how many of their values are missing.
+    /// Reads a record piece by piece into `x`, in which a pixel takes `pixel` elements: `decode` stores whole pixels
+    /// there and returns how many of their values are missing.
     fn read_pieces<T>(
         &self,
         id: usize,
@@ -101,13 +101,13 @@ impl Store {
     }
 }
 
-/// Some rows of a record, and where they go.
+/// Some rows of a record and their destination.
 struct Placement {
     first: usize,
     count: usize,
     rows: usize,
     columns: usize,
-    /// Places of a pixel.
+    /// Elements per pixel.
     pixel: usize,
     view: View,
 }
@@ -125,7 +125,7 @@ impl Placement {
             return decode(bytes, false, target);
         }
         let mirror = self.view.mirror;
-        // The columns that pass the eastern edge come back at the western one.
+        // Columns rotated past the eastern edge reappear at the western one.
         let roll = self.view.roll % self.columns;
         let row_bytes = bytes.len() / self.count;
         let (split, split_bytes) = (
@@ -144,7 +144,7 @@ impl Placement {
     }
 }
 
-/// Reads samples of a store as a model wants them.
+/// Reads samples of a store in a model's format.
 #[derive(Debug, Clone)]
 pub struct SampleReader {
     store: Arc<Store>,
@@ -156,7 +156,7 @@ impl SampleReader {
         Self { store, decoder }
     }
 
-    /// (lat, lon, channel) of what it reads.
+    /// (lat, lon, channel) of its samples.
     pub fn shape(&self) -> [usize; 3] {
         let [rows, columns, _] = self.store.shape();
         [rows, columns, self.decoder.channels()]
@@ -167,11 +167,11 @@ impl SampleReader {
         &self.store
     }
 
-    /// Reads a sample and its class codes, turned as `view` says; gives back how many values were missing.
+    /// Reads a sample and its class codes, transformed as `view` says; returns the number of missing values.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for an unknown id or wrong room; [`DataError::Damaged`] naming shard and sample if the
-    /// checksum differs; [`DataError::Io`].
+    /// [`DataError::Invalid`] for an unknown id or buffers of the wrong size; [`DataError::Damaged`] naming shard and
+    /// sample if the checksum is wrong; [`DataError::Io`].
     pub fn read_into(
         &self,
         id: usize,
@@ -191,12 +191,12 @@ impl SampleReader {
         self.decoder.encoding()
     }
 
-    /// What normalises fields that [`Self::copy_into`] gives; of samples with exchanged hemispheres if `mirrored`.
+    /// The factors that normalise fields from [`Self::copy_into`]; if `mirrored`, of samples with swapped hemispheres.
     pub fn factors(&self, mirrored: bool) -> ChannelFactors {
         self.decoder.factors(mirrored)
     }
 
-    /// As [`Self::read_into`], but of fields as they are stored, [`Encoding::bytes`] for each value.
+    /// Like [`Self::read_into`], for fields in stored form, with [`Encoding::bytes`] per value.
     ///
     /// # Errors
     /// As [`Self::read_into`].

@@ -1,4 +1,4 @@
-//! Which times of fields become samples of a store, and with which labels.
+//! Selects which times of fields become samples of a store, and their labels.
 
 use super::{SampleEntry, Split};
 use crate::boxes::{BoxFrames, GeoBox};
@@ -7,39 +7,38 @@ use crate::{LatLonGrid, Time};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// A time of fields that becomes a sample.
+/// A time that becomes a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selected {
-    /// Its place among the times of the fields.
+    /// Its index among the times of the fields.
     pub index: usize,
-    /// When.
+    /// The time.
     pub time: Time,
     /// Its index among the masks; `None` if it has no mask.
     pub mask: Option<usize>,
-    /// Its boxes on the grid; `None` if none were looked for, empty if none were found.
+    /// Its boxes on the grid; `None` if it was not searched, empty if none were found.
     pub boxes: Option<Vec<GeoBox>>,
 }
 
-/// The times that become samples, and what was done on the way.
+/// The selected times, and counts of what was dropped or changed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
-    /// What becomes a sample, in the order of the fields.
+    /// The samples, in the order of the fields.
     pub samples: Vec<Selected>,
-    /// Times with neither mask nor boxes, whether they became samples or not.
+    /// Times with neither mask nor boxes, whether or not they became samples.
     pub unlabelled: usize,
-    /// Boxes of which the grid has a part: that part was taken.
+    /// Number of boxes that were clipped to the grid.
     pub cut: usize,
-    /// Boxes wholly outside the grid, which were left out.
+    /// Number of boxes entirely outside the grid, which were dropped.
     pub outside: usize,
 }
 
 impl Selection {
-    /// Chooses among the times of fields on a grid those with a mask (`mask_at` says which) or boxes, and the others
-    /// only if `keep_unlabelled`. A time that the file of boxes has counts as labelled, even if it has no box or all
-    /// lie outside the grid.
+    /// Selects times of fields on a grid that have a mask (as given by `mask_at`) or boxes, and the others only if
+    /// `keep_unlabelled`. A time in the box file counts as labelled, even if it has no box or all are outside the grid.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a box without extent or off the globe.
+    /// [`DataError::Invalid`] for a box without extent or not on the globe.
     pub fn new(
         times: &[Time],
         grid: &LatLonGrid,
@@ -94,29 +93,29 @@ impl Selection {
         self.samples.iter().map(|s| s.boxes.clone()).collect()
     }
 
-    /// The places of the samples at some times, as they are written.
+    /// Indices of the samples at some times, given as text.
     pub fn places_of(&self, times: &BTreeSet<String>) -> BTreeSet<usize> {
         let samples = self.samples.iter().enumerate();
         let found = samples.filter(|(_, sample)| times.contains(&sample.time.to_string()));
         found.map(|(place, _)| place).collect()
     }
 
-    /// Lets go of the samples at some places, and of their splits.
+    /// Removes the samples at some indices, and their splits.
     pub fn leave_out(&mut self, places: &BTreeSet<usize>, splits: &mut Vec<Split>) {
         remove_at(places, &mut self.samples);
         remove_at(places, splits);
     }
 
-    /// Samples with a mask.
+    /// Number of samples with a mask.
     pub fn masked(&self) -> usize {
         self.samples.iter().filter(|s| s.mask.is_some()).count()
     }
 
-    /// Refuses to go on with a store in `folder` whose first samples, `there`, are others or dealt to other `splits`
-    /// than these samples are.
+    /// Fails if the first samples of the store in `folder`, given as `there`, or their splits differ from these samples
+    /// and `splits`.
     ///
     /// # Errors
-    /// [`DataError::Mismatch`] naming the first that differs.
+    /// [`DataError::Mismatch`] naming the first difference.
     pub fn check_begun(
         &self,
         folder: &Path,
@@ -153,7 +152,7 @@ impl Selection {
     }
 }
 
-/// Removes what stands at some places of a list.
+/// Removes the elements at some indices of a list.
 fn remove_at<T>(places: &BTreeSet<usize>, list: &mut Vec<T>) {
     let mut place = 0..;
     list.retain(|_| place.next().is_some_and(|place| !places.contains(&place)));

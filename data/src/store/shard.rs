@@ -1,4 +1,4 @@
-//! One shard file: records, then what the index needs to know about them.
+//! A shard file: records, followed by their metadata.
 
 use super::codec::RecordEncoder;
 use super::{Encoding, SampleEntry, ShardEntry, Statistics, StoreMeta};
@@ -13,18 +13,18 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The last bytes of a shard: length and checksum of the footer, and this.
+/// Magic word at the end of a shard, after length and checksum of the footer.
 const MAGIC: &[u8; 8] = b"SQSHARD1";
 const TRAILER_BYTES: u64 = 24;
 
-/// What stands behind the records of a shard.
+/// The metadata that follows the records of a shard.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Footer {
     /// [`StoreMeta::hash`] of the store it belongs to.
     pub meta_hash: String,
     /// Its samples, in record order.
     pub samples: Vec<SampleEntry>,
-    /// Over its training samples.
+    /// Statistics over its training samples.
     pub statistics: Statistics,
 }
 
@@ -33,7 +33,7 @@ pub fn shard_name(index: usize) -> String {
     format!("shard-{index:05}.bin")
 }
 
-/// A shard that is being written, under a temporary name.
+/// A shard being written under a temporary name.
 pub struct ShardWriter {
     pending: Pending,
     out: BufWriter<File>,
@@ -64,7 +64,7 @@ impl ShardWriter {
         self.footer.samples.len()
     }
 
-    /// Appends a record; `entry` gets the checksum of what was written.
+    /// Appends a record; sets the checksum in `entry`.
     pub fn push(
         &mut self,
         encoder: &mut RecordEncoder,
@@ -88,7 +88,7 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Writes the footer and gives the shard its name.
+    /// Writes the footer and renames the shard to its final name.
     pub fn seal(mut self) -> Result<()> {
         let mut tail = serde_json::to_vec(&self.footer)
             .map_err(|e| DataError::Invalid(format!("footer of {}: {e}", self.name)))?;
@@ -105,7 +105,7 @@ impl ShardWriter {
     }
 }
 
-/// The last bytes of a shard, which tell finished ones apart; none where there is no finished shard.
+/// The last bytes of a shard, which identify a finished one; `None` if there is no finished shard.
 pub fn trailer(path: &Path) -> Result<Option<[u8; TRAILER_BYTES as usize]>> {
     let file = match File::open(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),

@@ -1,4 +1,4 @@
-//! Which samples are for training, which for choosing and which for the final score.
+//! Divides samples into training, validation and test sets.
 
 use super::SampleEntry;
 use crate::Time;
@@ -7,23 +7,23 @@ use crate::random::stream;
 use rand::seq::SliceRandom;
 use serde::{Deserialize, Serialize};
 
-/// What a sample may be used for.
+/// The role of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Split {
-    /// Weights and statistics are made from it.
+    /// For training weights and computing statistics.
     Train,
-    /// Settings are chosen by it.
+    /// For choosing settings.
     Validation,
-    /// Looked at once, at the end.
+    /// For the final score, used once.
     Test,
 }
 
 impl Split {
-    /// All of them.
+    /// All splits.
     pub const ALL: [Self; 3] = [Self::Train, Self::Validation, Self::Test];
 
-    /// The word in tables.
+    /// The name in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Train => "train",
@@ -33,21 +33,21 @@ impl Split {
     }
 }
 
-/// How samples are dealt to the splits.
+/// How samples are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "rule", deny_unknown_fields)]
 pub enum SplitRule {
-    /// Each sample alone, as DeepCAM did. Neighbouring times are nearly equal, so scores come out too good.
+    /// Individual samples, as in DeepCAM. Neighbouring times are nearly equal, so scores are too optimistic.
     Shuffled {
         /// Seed of the shuffle.
         seed: u64,
-        /// Shares of training and validation; the rest is for the test.
+        /// Share of training; the rest is for the test.
         train: f64,
         /// Share of validation.
         validation: f64,
     },
-    /// Whole blocks of days, dealt at random: no storm stands in two splits except at the edges of blocks. Where
-    /// storms live longer than blocks last, most are at an edge.
+    /// Whole blocks of days, dealt at random, so that a storm is in two splits only at the edges of blocks. If storms
+    /// live longer than blocks last, most are at an edge.
     Blocks {
         /// Seed of the shuffle.
         seed: u64,
@@ -58,7 +58,7 @@ pub enum SplitRule {
         /// Length of a block.
         days: f64,
     },
-    /// First the training times, then validation, then test.
+    /// Training times first, then validation, then test.
     Chronological {
         /// Share of training.
         train: f64,
@@ -68,7 +68,7 @@ pub enum SplitRule {
 }
 
 impl Default for SplitRule {
-    /// Each sample alone, 0.8/0.1/0.1 with seed 12345: the split of the published DeepCAM data.
+    /// Individual samples, 0.8/0.1/0.1 with seed 12345: the split of the published DeepCAM data.
     fn default() -> Self {
         Self::Shuffled {
             seed: 12345,
@@ -79,7 +79,7 @@ impl Default for SplitRule {
 }
 
 impl SplitRule {
-    /// The split of every time. A pure function of the rule and the times.
+    /// Assigns a split to every time. A pure function of the rule and the times.
     ///
     /// # Errors
     /// [`DataError::Invalid`] if the shares are not in [0, 1] or add up to more than 1, or a block has no length.
@@ -91,7 +91,7 @@ impl SplitRule {
                 "split: shares of training {train} and validation {validation} must be in [0, 1] and add up to at most 1"
             )));
         }
-        // Units are what is dealt as a whole: samples, or blocks of them.
+        // Units are assigned as a whole: samples, or blocks of them.
         let unit_of: Vec<usize> = match *self {
             Self::Blocks { days, .. } => blocks(times, days)?,
             Self::Shuffled { .. } | Self::Chronological { .. } => (0..times.len()).collect(),
@@ -105,7 +105,8 @@ impl SplitRule {
         }
         let first_validation = (train * units as f64).round() as usize;
         let mut first_test = ((train + validation) * units as f64).round() as usize;
-        // A training without validation chooses blindly: a single unit goes there if the test has no larger share.
+        // Training without validation could not select a model: a single unit goes to validation unless the test has a
+        // larger share.
         let equal = validation > 0.0 && train + 2.0 * validation > 1.0 - 1e-9;
         if equal && first_test == first_validation && first_test + 1 == units {
             first_test = units;
@@ -124,8 +125,8 @@ impl SplitRule {
             .collect())
     }
 
-    /// Turns splits that were just dealt into those of a store that an earlier version began: it gave a single unit to
-    /// the test. What is `there` stays what it was.
+    /// Adapts newly assigned splits to a store that an earlier version began, which assigned a single unit to the test.
+    /// The splits of samples already `there` are kept.
     pub fn keep_single_test(splits: &mut [Split], there: &[SampleEntry]) {
         let has = |split: Split| there.iter().any(|entry| entry.split == split);
         if has(Split::Test) && !has(Split::Validation) && !splits.contains(&Split::Test) {
@@ -150,7 +151,7 @@ impl SplitRule {
     }
 }
 
-/// The block of every time, counted from the earliest; blocks without a time get no number.
+/// Numbers the block of every time, from the earliest; blocks without times are not counted.
 fn blocks(times: &[Time], days: f64) -> Result<Vec<usize>> {
     let seconds = days * crate::calendar::DAY_SECONDS as f64;
     if !(seconds >= 1.0 && seconds.is_finite()) {

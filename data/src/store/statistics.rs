@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 const LANES: usize = 8;
 
-/// Calls `f(lane, value)` for every value, the lanes in turn.
+/// Calls `f(lane, value)` for every value, cycling through the lanes.
 fn each(row: ArrayView1<'_, f32>, mut f: impl FnMut(usize, f32)) {
     match row.to_slice() {
         Some(row) => {
@@ -25,20 +25,20 @@ fn each(row: ArrayView1<'_, f32>, mut f: impl FnMut(usize, f32)) {
     }
 }
 
-/// What one channel looks like. Every grid value counts once (not area-weighted), as in DeepCAM's `stats.h5`.
+/// Statistics of one channel. Every grid value counts once (not area-weighted), as in DeepCAM's `stats.h5`.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct ChannelStatistics {
-    /// Values seen.
+    /// Number of valid values.
     pub count: u64,
-    /// Values that were missing, on top of `count`.
+    /// Number of missing values, not included in `count`.
     pub missing: u64,
-    /// Arithmetic mean; 0 if nothing was seen.
+    /// Arithmetic mean; 0 without values.
     pub mean: f64,
     /// Sum of squared deviations from the mean.
     pub squared_deviations: f64,
-    /// Lowest value; 0 if nothing was seen.
+    /// Minimum; 0 without values.
     pub min: f64,
-    /// Highest value; 0 if nothing was seen.
+    /// Maximum; 0 without values.
     pub max: f64,
 }
 
@@ -48,7 +48,7 @@ impl ChannelStatistics {
         let mut total = Self::default();
         for row in plane.rows() {
             let mut part = Self::default();
-            // Eight sums side by side, so that a vector loop runs over them.
+            // Eight partial sums, so that the loop vectorises.
             let (mut count, mut sum) = ([0u32; LANES], [0.0f64; LANES]);
             let (mut min, mut max) = ([f32::INFINITY; LANES], [f32::NEG_INFINITY; LANES]);
             each(row, |lane, value| {
@@ -80,7 +80,7 @@ impl ChannelStatistics {
         total
     }
 
-    /// Adds what another part of the data looks like.
+    /// Merges the statistics of another part of the data.
     ///
     /// # Source
     /// Chan, Golub & LeVeque 1979, the pairwise update of means and squared deviations.
@@ -103,7 +103,7 @@ impl ChannelStatistics {
         self.max = self.max.max(other.max);
     }
 
-    /// Standard deviation of the population; 0 if nothing was seen.
+    /// Population standard deviation; 0 without values.
     pub fn std(&self) -> f64 {
         if self.count == 0 {
             return 0.0;
@@ -115,16 +115,16 @@ impl ChannelStatistics {
 /// [`ChannelStatistics`] of every channel of a store, over its training samples.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Statistics {
-    /// Which channel each entry of `channels` describes.
+    /// The variable of each entry of `channels`.
     pub variables: Vec<Variable>,
     /// In store order.
     pub channels: Vec<ChannelStatistics>,
-    /// Samples they were taken over.
+    /// Number of samples that they cover.
     pub samples: u64,
 }
 
 impl Statistics {
-    /// Statistics of no sample yet.
+    /// Statistics of no samples.
     pub fn empty(variables: &[Variable]) -> Self {
         Self {
             variables: variables.to_vec(),
@@ -133,7 +133,7 @@ impl Statistics {
         }
     }
 
-    /// Adds those of other samples of the same channels.
+    /// Merges the statistics of other samples with the same channels.
     pub fn merge(&mut self, other: &Self) {
         debug_assert_eq!(self.variables, other.variables);
         self.samples += other.samples;
@@ -142,7 +142,7 @@ impl Statistics {
         }
     }
 
-    /// The statistics of one channel, if it is among them.
+    /// The statistics of one channel, if present.
     pub fn of(&self, variable: Variable) -> Option<&ChannelStatistics> {
         let index = self.variables.iter().position(|&v| v == variable)?;
         self.channels.get(index)

@@ -1,4 +1,4 @@
-//! Writing a store, in shards that survive the writer.
+//! Writes a store in shards that survive a killed writer.
 
 use super::codec::RecordEncoder;
 use super::index::IndexFile;
@@ -16,14 +16,14 @@ use std::sync::Arc;
 
 /// Writes a store sample by sample. One writer per folder at a time.
 ///
-/// A killed writer loses the samples of its unfinished shard, never more: a new writer on the same folder with the same
-/// [`StoreMeta`] continues behind the finished shards, at sample [`StoreWriter::len`].
+/// A killed writer loses at most the samples of its unfinished shard: a new writer on the same folder with the same
+/// [`StoreMeta`] continues after the finished shards, at sample [`StoreWriter::len`].
 pub struct StoreWriter {
     folder: PathBuf,
     meta: StoreMeta,
     shards: Vec<ShardEntry>,
     samples: Vec<SampleEntry>,
-    /// Over the training samples of finished shards.
+    /// Statistics over the training samples of finished shards.
     statistics: Statistics,
     current: Option<ShardWriter>,
     encoder: RecordEncoder,
@@ -31,10 +31,10 @@ pub struct StoreWriter {
 }
 
 impl StoreWriter {
-    /// Begins a store in a folder, or continues the one that is there.
+    /// Starts a store in a folder, or continues an existing one.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is no channel or one stands twice; [`DataError::Mismatch`] if the folder holds
+    /// [`DataError::Invalid`] if there are no channels or duplicates; [`DataError::Mismatch`] if the folder holds
     /// shards of another layout; [`DataError::Damaged`] if one of its shards is damaged; [`DataError::Io`].
     pub fn create(folder: impl AsRef<Path>, meta: StoreMeta) -> Result<Self> {
         let folder = folder.as_ref().to_path_buf();
@@ -75,7 +75,7 @@ impl StoreWriter {
         Ok(writer)
     }
 
-    /// Samples already in it; the next one pushed gets this id.
+    /// Number of samples; also the id of the next one.
     pub fn len(&self) -> usize {
         self.samples.len() + self.current.as_ref().map_or(0, ShardWriter::len)
     }
@@ -85,7 +85,7 @@ impl StoreWriter {
         self.len() == 0
     }
 
-    /// The samples in finished shards: after [`StoreWriter::create`], all that are there.
+    /// The samples in finished shards: after [`StoreWriter::create`], all samples.
     pub fn samples(&self) -> &[SampleEntry] {
         &self.samples
     }
@@ -93,7 +93,7 @@ impl StoreWriter {
     /// Appends a sample. Infinite values are stored as missing.
     ///
     /// # Errors
-    /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid, calendar,
+    /// [`DataError::MissingVariable`] if the snapshot lacks a channel; [`DataError::Mismatch`] if its grid or calendar,
     /// or the time or shape of the mask differ; [`DataError::Invalid`] for a class code above 2; [`DataError::Io`].
     pub fn push(&mut self, snapshot: &Snapshot, mask: &ClassMask, split: Split) -> Result<()> {
         self.check(snapshot)?;
@@ -108,7 +108,7 @@ impl StoreWriter {
         self.append(snapshot, mask.codes.view(), class_counts, split)
     }
 
-    /// Appends a sample without a mask: the class of its pixels is not known.
+    /// Appends a sample without a mask: the classes of its pixels are unknown.
     ///
     /// # Errors
     /// As [`StoreWriter::push`].
@@ -166,8 +166,8 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// The checksum that this sample, with or without a mask, has in the store: who asks sees whether one that is there
-    /// holds the same. Nothing is written.
+    /// The checksum that this sample, with or without a mask, would have in the store, for comparison with an existing
+    /// one. Writes nothing.
     ///
     /// # Errors
     /// As [`StoreWriter::push`].
@@ -237,13 +237,13 @@ impl StoreWriter {
         }
     }
 
-    /// Where the shard behind the finished ones is, or will be.
+    /// The path of the shard after the finished ones, whether or not it exists.
     fn next_shard(&self) -> PathBuf {
         self.folder.join(shard_name(self.shards.len()))
     }
 
-    /// Counts that shard among the finished ones, by what it says itself: so an interrupted and an uninterrupted run end
-    /// with the same bits.
+    /// Adds that shard to the finished ones, using its own footer, so that interrupted and uninterrupted runs end with
+    /// the same bits.
     fn take_in(&mut self) -> Result<()> {
         let (shard, footer) = read_footer(&self.next_shard(), &self.meta)?;
         self.shards.push(shard);
@@ -252,7 +252,7 @@ impl StoreWriter {
         Ok(())
     }
 
-    /// Ends the current shard; what is in it can no longer be lost.
+    /// Completes the current shard, whose samples are safe from then on.
     fn seal(&mut self) -> Result<()> {
         match self.current.take() {
             Some(shard) => {
@@ -271,12 +271,12 @@ impl StoreWriter {
         self.finish_with_boxes(None)
     }
 
-    /// As [`StoreWriter::finish`], with the boxes of every sample by its id, none where a sample is unlabelled. Without
-    /// boxes, those that an earlier writer left are removed.
+    /// Like [`StoreWriter::finish`], with the boxes of every sample by id; `None` for an unlabelled sample. Without
+    /// `boxes`, removes those left by an earlier writer.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if nothing was written, or the boxes are not as many lists as samples, or one is none;
-    /// [`DataError::Io`].
+    /// [`DataError::Invalid`] if nothing was written, the number of lists differs from that of samples, or a box is
+    /// invalid; [`DataError::Io`].
     pub fn finish_with_boxes(mut self, boxes: Option<&[Option<Vec<GeoBox>>]>) -> Result<Store> {
         self.seal()?;
         if self.samples.is_empty() {
@@ -296,14 +296,14 @@ impl StoreWriter {
         let index = IndexFile::new(&self.meta, self.shards, self.samples, self.statistics);
         let text = serde_json::to_vec(&index)
             .map_err(|e| DataError::Invalid(format!("index of the store: {e}")))?;
-        // Before the index: with it the store is finished.
+        // Before the index, which marks the store as finished.
         super::boxes::write(&self.folder, &index.data_hash, boxes)?;
         atomic::write(self.folder.join(INDEX_FILE), &text)?;
         Store::open(&self.folder)
     }
 }
 
-/// The fields of a snapshot in the channel order of a store; in `room` where it is another one.
+/// The fields of a snapshot in the channel order of a store; uses `room` if that order differs.
 fn in_order<'a>(
     meta: &StoreMeta,
     snapshot: &'a Snapshot,
@@ -324,7 +324,7 @@ fn in_order<'a>(
     room.view()
 }
 
-/// The error of a sample that is not of its store's making.
+/// The error for a sample that does not match its store.
 fn differs(snapshot: &Snapshot, what: &'static str, expected: String, found: String) -> DataError {
     DataError::mismatch(what, &snapshot.source.0, expected, found)
 }

@@ -5,7 +5,7 @@ use crate::{LatLonGrid, Time};
 use ndarray::Array2;
 use std::f64::consts::TAU;
 
-/// What depends on latitude and date alone.
+/// The part of the climate that depends only on latitude and date.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Zonal {
     /// Near-surface temperature at sea level, K.
@@ -20,7 +20,7 @@ pub(super) struct Zonal {
     pub tmq: f64,
     /// Rain rate, m s-1.
     pub rain: f64,
-    /// Near-surface westerly wind inside the tropics, where geostrophy says nothing, m s-1.
+    /// Near-surface westerly wind in the tropics, where geostrophic balance does not apply, m s-1.
     pub trades: f64,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn season(time: Time) -> f64 {
 /// The climate of a latitude.
 pub(super) fn zonal(lat_deg: f64, season: f64, warming_k: f64, moisture: f64) -> Zonal {
     let bump = |centre: f64, width: f64| (-((lat_deg - centre) / width).powi(2)).exp();
-    // The belts follow the sun, the upper air less than the ground.
+    // The belts follow the sun; aloft the shift is smaller.
     let heat = |shift: f64| {
         ((lat_deg - shift * season) * 0.93)
             .to_radians()
@@ -60,12 +60,12 @@ pub(super) fn zonal(lat_deg: f64, season: f64, warming_k: f64, moisture: f64) ->
     }
 }
 
-/// Height above sea level and share of land, smooth sketches of the real continents.
+/// Height above sea level and land fraction: smooth sketches of the real continents.
 #[derive(Debug)]
 pub(super) struct Terrain {
     /// Height above sea level, m.
     pub height: Array2<f32>,
-    /// Share of land, from 0 at sea to 1.
+    /// Land fraction: 0 at sea, 1 on land.
     pub land: Array2<f32>,
 }
 
@@ -116,12 +116,12 @@ fn height(lat: f64, lon: f64) -> f64 {
     if sum < 30.0 { 0.0 } else { sum }
 }
 
-/// Share of land at a point: 1 well inside a continent, 0 well outside.
+/// Land fraction at a point: 1 well inside a continent, 0 well outside.
 pub(super) fn land(lat: f64, lon: f64) -> f64 {
     let one = |&(lat0, lon0, dlat, dlon): &(f64, f64, f64, f64)| {
         ((lat - lat0) / dlat).powi(2) + (lon_difference_deg(lon, lon0) / dlon).powi(2)
     };
-    // The share falls with the distance: the nearest continent has the most.
+    // The fraction falls with distance, so the nearest continent has the largest.
     let nearest = CONTINENTS.iter().map(one).fold(f64::INFINITY, f64::min);
     1.0 / (1.0 + (8.0 * (nearest - 1.0)).exp())
 }

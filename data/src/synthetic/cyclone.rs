@@ -3,16 +3,16 @@
 //! Letters: r distance from the centre, V tangential wind, f Coriolis parameter, ρ density.
 //!
 //! # Source
-//! Holland 1980 (MWR 108, 1212): p(r) = p_c + Δp exp(−(R/r)^B), here with an outer window so that it ends.
+//! Holland 1980 (MWR 108, 1212): p(r) = p_c + Δp exp(−(R/r)^B), here multiplied by a window that limits its radius.
 
 use super::catalogue::{State, TropicalCyclone};
 
-/// Density of air near the surface of the tropics, kg m-3.
+/// Near-surface air density in the tropics, kg m-3.
 const DENSITY: f64 = 1.15;
 /// The Earth's rotation, rad/s.
 pub(super) const ROTATION: f64 = 7.292e-5;
 
-/// A tropical cyclone at one moment, on one grid.
+/// A tropical cyclone at one time, on one grid.
 #[derive(Debug)]
 pub(super) struct Vortex {
     pub state: State,
@@ -23,8 +23,8 @@ pub(super) struct Vortex {
 }
 
 impl Vortex {
-    /// The vortex of a storm; one that the grid cannot hold is widened to one that it can. Where its strongest wind would
-    /// then lie beyond its reach, it has none there and is not in the truth.
+    /// The vortex of a storm, widened if the grid cannot resolve it. If its maximum wind would then lie outside of its
+    /// radius of influence, it has none there and is not in the truth.
     pub(super) fn new(storm: &TropicalCyclone, state: State, spacing_km: f64) -> Self {
         Self {
             rmw_km: storm.rmw_km.max(1.15 * spacing_km),
@@ -35,7 +35,7 @@ impl Vortex {
         }
     }
 
-    /// 1 in the core, 0 from the outer radius on.
+    /// 1 in the core, 0 beyond the outer radius.
     fn window(&self, r_km: f64) -> f64 {
         let x = r_km / self.outer_km;
         if x >= 1.0 { 0.0 } else { (1.0 - x * x).powi(2) }
@@ -56,7 +56,7 @@ impl Vortex {
         -half + (half * half + r * slope.max(0.0) / DENSITY).sqrt()
     }
 
-    /// Distance outside the radius of maximum wind at which the wind falls below a speed, km; 0 if it never reaches it.
+    /// Radius, outside the radius of maximum wind, at which the wind falls below a speed, km; 0 if it never reaches it.
     pub(super) fn radius_of_wind_km(&self, speed_m_s: f64) -> f64 {
         let above = |r_km: &f64| self.wind(*r_km) >= speed_m_s;
         let steps = (0..).map(|k| self.rmw_km + 5.0 * f64::from(k));
@@ -69,26 +69,25 @@ impl Vortex {
         self.rmw_km
     }
 
-    /// Radius beyond which it is not felt, km.
+    /// Radius of influence, km.
     pub(super) fn outer_km(&self) -> f64 {
         self.outer_km
     }
 
-    /// Warm core at 500 and 200 hPa, K: 0.9 and 1.5 K for every 10 hPa of deficit, twice as wide as the eyewall at
-    /// least.
+    /// Warm core at 500 and 200 hPa, K: 0.9 and 1.5 K per 10 hPa of deficit, at least twice as wide as the eyewall.
     pub(super) fn warm_core(&self, r_km: f64) -> (f64, f64) {
         let width = (2.2 * self.rmw_km).max(180.0);
         let warm = self.state.deficit_pa / 1000.0 * (-(r_km / width).powi(2)).exp();
         (0.9 * warm, 1.5 * warm)
     }
 
-    /// Column water above the surroundings, kg m-2.
+    /// Column water anomaly, kg m-2.
     pub(super) fn moisture(&self, r_km: f64) -> f64 {
         let strength = (self.state.deficit_pa / 2500.0).min(1.2);
         17.0 * strength * (-(r_km / 330.0).powi(2)).exp()
     }
 
-    /// Rain rate, m/s: an eyewall and a shield.
+    /// Rain rate, m/s: eyewall plus shield.
     pub(super) fn rain(&self, r_km: f64) -> f64 {
         let wall = (-((r_km - self.rmw_km) / (0.9 * self.rmw_km)).powi(2)).exp();
         let shield = (-(r_km / 300.0).powi(2)).exp();

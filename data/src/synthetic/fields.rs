@@ -23,12 +23,12 @@ pub(super) const GRAVITY: f64 = 9.80665;
 pub(super) const GAS: f64 = 287.05;
 /// Lapse rate below the ground, K/m.
 pub(super) const LAPSE: f64 = 0.0065;
-/// Lowest-level wind from which a cyclone has a name and is one in the truth, m/s: that of the labels' criterion.
+/// Lowest-level wind, m/s, from which a cyclone is named and part of the truth: the labels' criterion.
 const NAMED_WIND: f64 = 17.0;
-/// Lowest-level wind relative to that above the boundary layer.
+/// Ratio of the lowest-level wind to the wind above the boundary layer.
 pub(super) const FRICTION: f64 = 0.78;
 
-/// The planes that winds are computed from.
+/// The planes from which winds are computed.
 pub(super) struct Mass {
     pub(super) psl: Array2<f32>,
     /// Temperature anomaly of the lower troposphere, K.
@@ -127,7 +127,7 @@ impl Low {
     }
 }
 
-/// Pressure, temperature and moisture of everything but tropical cyclones and rivers, and the height of 850 hPa.
+/// Pressure, temperature and moisture except for tropical cyclones and rivers, and the height of 850 hPa.
 fn mass(run: &SyntheticRun, hours: f64, climate: &[Zonal], lows: &[Low]) -> Mass {
     let grid = &*run.grid;
     let (_, columns) = grid.shape();
@@ -145,7 +145,7 @@ fn mass(run: &SyntheticRun, hours: f64, climate: &[Zonal], lows: &[Low]) -> Mass
             let lat = grid.lat_deg()[j];
             let noise: Noise = run.waves.row(lat, hours, columns);
             let zonal = &climate[j];
-            // Waves are a matter of the middle latitudes: weak at the equator and at the poles.
+            // Waves belong to middle latitudes: weak at the equator and the poles.
             let strength = (2.0 * lat.to_radians()).sin().abs().powf(0.7);
             for i in 0..columns {
                 psl[i] = (zonal.psl_pa + 760.0 * strength * f64::from(noise.pressure[i])) as f32;

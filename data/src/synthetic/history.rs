@@ -1,4 +1,4 @@
-//! CAM history files: the layout that CESM writes and every CAM tool opens.
+//! CAM history files: the layout written by CESM and supported by every CAM tool.
 
 use crate::error::Result;
 use crate::netcdf_file::{NetcdfFile, put_axis, variable_mut};
@@ -7,7 +7,7 @@ use ndarray::Axis;
 use netcdf::{Extent, FileMut};
 use std::path::Path;
 
-/// Writes snapshots into one history file, which appears whole when it is finished.
+/// Writes snapshots into one history file, which is renamed into place when complete.
 #[derive(Debug)]
 pub(super) struct HistoryWriter {
     file: NetcdfFile,
@@ -16,7 +16,7 @@ pub(super) struct HistoryWriter {
 }
 
 impl HistoryWriter {
-    /// Starts a file of the sixteen channels; `origin` is the origin of the time axis of all files of a run.
+    /// Creates a file of the sixteen channels; `origin` is the origin of the time axis in all files of a run.
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be created.
@@ -35,7 +35,7 @@ impl HistoryWriter {
         })
     }
 
-    /// Adds a time; `step_hours` is the length of the interval that ends with it.
+    /// Adds a time; `step_hours` is the length of the interval that ends there.
     ///
     /// # Errors
     /// [`crate::DataError::Io`] if it cannot be written.
@@ -47,10 +47,10 @@ impl HistoryWriter {
         Ok(())
     }
 
-    /// Closes the file and gives it its name.
+    /// Closes the file and renames it to its final name.
     ///
     /// # Errors
-    /// [`crate::DataError::Io`] if it cannot be written to its end, synced or renamed.
+    /// [`crate::DataError::Io`] if it cannot be completed, synced or renamed.
     pub(super) fn finish(self) -> Result<()> {
         self.file.finish()
     }
@@ -78,7 +78,7 @@ fn begin(
         let attributes = [("long_name", long_name), ("units", units)];
         put_axis(file, name, values, &attributes)?;
     }
-    // Weights of the rows: they sum to 2, as those of a Gaussian grid.
+    // Row weights that sum to 2, like those of a Gaussian grid.
     let areas = grid.row_areas_km2();
     let total: f64 = areas.iter().sum();
     let weights: Vec<f64> = areas.iter().map(|area| 2.0 * area / total).collect();

@@ -1,7 +1,7 @@
-//! A synthetic CAM5-like run: fields that behave like weather, and the truth about every storm in them.
+//! A synthetic CAM5-like run: weather-like fields, and the truth about every storm in them.
 //!
-//! A catalogue of storms (births, tracks, life cycles) follows from the seed alone. The fields of any time are then a
-//! pure function of the catalogue, so that times can be computed in any order, in parallel, with the same bits.
+//! The storm catalogue (births, tracks, life cycles) depends only on the seed. The fields of any time are a pure
+//! function of the catalogue, so that times can be computed in any order, in parallel, with the same bits.
 //!
 //! - `catalogue`: which tropical and extratropical cyclones live when and where;
 //! - `base_state`: zonal-mean climate, season, terrain;
@@ -35,33 +35,33 @@ use crate::{LatLonGrid, Snapshot, Time};
 use catalogue::Catalogue;
 use std::sync::Arc;
 
-/// The lowest and the highest of some numbers.
+/// Minimum and maximum of some numbers.
 fn range_of(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
     })
 }
 
-/// What a synthetic run is made of.
+/// Settings of a synthetic run.
 #[derive(Debug, Clone)]
 pub struct SyntheticConfig {
-    /// Latitudes.
+    /// Number of latitudes.
     pub rows: usize,
-    /// Longitudes.
+    /// Number of longitudes.
     pub columns: usize,
-    /// First time; its calendar is the run's.
+    /// First time; its calendar applies to the run.
     pub start: Time,
-    /// Hours between two times.
+    /// Hours between consecutive times.
     pub step_hours: u32,
     /// Number of times.
     pub steps: usize,
-    /// The climate.
+    /// The climate scenario.
     pub scenario: Scenario,
-    /// Everything random follows from it.
+    /// Seed of all randomness.
     pub seed: u64,
 }
 
-/// A synthetic run, ready to be looked at at any time.
+/// A synthetic run, whose fields can be computed at any time.
 #[derive(Debug)]
 pub struct SyntheticRun {
     config: SyntheticConfig,
@@ -75,7 +75,7 @@ impl SyntheticRun {
     /// Draws the storms of a run.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there is nothing to simulate, [`DataError::Grid`] if the grid is too small.
+    /// [`DataError::Invalid`] if there are no times, [`DataError::Grid`] if the grid is too small.
     pub fn new(config: SyntheticConfig) -> Result<Self> {
         if config.steps == 0 || !(1..=24).contains(&config.step_hours) {
             let reason = format!(
@@ -98,7 +98,7 @@ impl SyntheticRun {
         })
     }
 
-    /// What it was made of.
+    /// Its settings.
     pub fn config(&self) -> &SyntheticConfig {
         &self.config
     }
@@ -113,12 +113,12 @@ impl SyntheticRun {
         self.config.steps
     }
 
-    /// Never: a run has at least one time.
+    /// Always false: a run has at least one time.
     pub fn is_empty(&self) -> bool {
         false
     }
 
-    /// The time of an index.
+    /// The time at an index.
     pub fn time(&self, index: usize) -> Time {
         self.config
             .start
@@ -130,7 +130,7 @@ impl SyntheticRun {
         &self.catalogue.tropical
     }
 
-    /// Every extratropical cyclone of the run; those with a river have one.
+    /// Every extratropical cyclone of the run, including their rivers.
     pub fn extratropical_cyclones(&self) -> &[ExtratropicalCyclone] {
         &self.catalogue.extratropical
     }

@@ -1,5 +1,5 @@
 //! The fields of one time, built up storm by storm: first the balanced flow without storms, then rivers and vortices,
-//! and last the channels that follow from all of these.
+//! and last the channels derived from these.
 
 use super::SyntheticRun;
 use super::base_state::{Terrain, Zonal};
@@ -12,15 +12,15 @@ use ndarray::parallel::prelude::*;
 use ndarray::{Array2, Array3, Axis as Dimension, Zip};
 use rayon::slice::ParallelSliceMut;
 
-/// The fastest wind of a run, m/s.
+/// Maximum wind of a run, m/s.
 const FASTEST_M_S: f32 = 110.0;
 
-/// The wind of a tropical cyclone that marks its true extent, m/s (gale force is 17).
+/// Wind of a tropical cyclone that delimits its true extent, m/s (gale force is 17).
 const TRUE_WIND: f64 = 15.0;
-/// Column water above the surroundings from which a river is one, kg m-2.
+/// Minimum column water anomaly of a river, kg m-2.
 const TRUE_MOISTURE: f64 = 18.0;
 
-/// The fields of one time but those that follow from others ([`Planes::finish`] computes these).
+/// The fields of one time, except those derived from others ([`Planes::finish`] computes these).
 pub(super) struct Planes {
     psl: Array2<f32>,
     u850: Array2<f32>,
@@ -36,8 +36,8 @@ pub(super) struct Planes {
     diurnal: Vec<f32>,
 }
 
-/// The cells that a storm marks, each with what decides whether it belongs to the truth: the wind of a cyclone there,
-/// m/s, or the share of its axis value that a river has there.
+/// The cells touched by a storm, each with the value that decides whether it belongs to the truth: the wind of a
+/// cyclone there, m/s, or the ratio of a river's moisture to that on its axis.
 pub(super) type Touched = Vec<((usize, usize), f64)>;
 
 impl Planes {
@@ -125,7 +125,7 @@ impl Planes {
                     continue;
                 }
                 let (at, wind) = ((j, i), vortex.wind(r));
-                // Cyclonic: anticlockwise in the north. Moving storms are stronger on one side.
+                // Cyclonic: anticlockwise in the north. A moving storm is stronger on one side.
                 let distance = east.hypot(lat - state.lat).max(1e-9);
                 let (x, y) = (east / distance, (lat - state.lat) / distance);
                 let carried = deficit / state.deficit_pa.max(1.0) * 0.6;
@@ -148,7 +148,7 @@ impl Planes {
                 self.t200[at] += warm200 as f32;
                 self.tmq[at] += vortex.moisture(r) as f32;
                 self.rain[at] += (rain * vortex.rain(r)) as f32;
-                // The calm eye belongs to the storm.
+                // The calm eye is part of the storm.
                 if wind >= TRUE_WIND || gale && r <= vortex.rmw_km() {
                     touched.push((at, wind));
                 }
@@ -157,7 +157,7 @@ impl Planes {
         touched
     }
 
-    /// Fields that follow from the others, and all of them in channel order.
+    /// Computes the derived fields; returns all fields in channel order.
     pub(super) fn finish(mut self, run: &SyntheticRun) -> Array3<f32> {
         limit(&mut self.u850, &mut self.v850);
         limit(&mut self.ubot, &mut self.vbot);
@@ -205,7 +205,7 @@ impl Planes {
         fields
     }
 
-    /// PS, QREFHT, TS, TREFHT, Z1000, Z200 and ZBOT of a cell, which follow from its other fields and the terrain.
+    /// Derives PS, QREFHT, TS, TREFHT, Z1000, Z200 and ZBOT of a cell from its other fields and the terrain.
     fn computed(&self, at: [usize; 2], lat_deg: f64, terrain: &Terrain) -> [f32; 7] {
         let (height, land) = (f64::from(terrain.height[at]), f64::from(terrain.land[at]));
         let psl = f64::from(self.psl[at]);
@@ -218,7 +218,7 @@ impl Planes {
         let saturation = 611.2 * (17.67 * celsius / (celsius + 243.5)).exp();
         let dry = ((lat_deg.abs() - 25.0) / 12.0).powi(2);
         let humidity = (0.82 - 0.16 * (-dry).exp() - 0.2 * land * (-dry).exp()).min(0.95);
-        // Hydrostatic: below and above sea level alike.
+        // Hydrostatic, below and above sea level alike.
         let low = GAS * sea_level / GRAVITY * (psl / 100_000.0).ln();
         let mean =
             0.30 * sea_level + 0.45 * f64::from(self.t500[at]) + 0.25 * f64::from(self.t200[at]);
@@ -235,7 +235,7 @@ impl Planes {
     }
 }
 
-/// Winds in balance with height and pressure, m/s: u and v at 850 hPa, u and v at the lowest level.
+/// Balanced winds, m/s: u and v at 850 hPa, u and v at the lowest level.
 fn balanced_winds(grid: &LatLonGrid, climate: &[Zonal], mass: &Mass) -> [Array2<f32>; 4] {
     let (rows, columns) = grid.shape();
     let plane = || Array2::<f32>::zeros((rows, columns));
@@ -253,7 +253,7 @@ fn balanced_winds(grid: &LatLonGrid, climate: &[Zonal], mass: &Mass) -> [Array2<
         .enumerate()
         .for_each(|(j, (mut u850, mut v850, mut ubot, mut vbot))| {
             let lat = grid.lat_deg()[j];
-            // Geostrophy fails at the equator: f is held at its value of 12 degrees and the balance fades out.
+            // Geostrophy fails at the equator: below 12 degrees f is held constant and the balance fades out.
             let sign = if lat < 0.0 { -1.0 } else { 1.0 };
             let f = sign
                 * (2.0 * ROTATION * lat.to_radians().sin())
@@ -277,7 +277,7 @@ fn balanced_winds(grid: &LatLonGrid, climate: &[Zonal], mass: &Mass) -> [Array2<
                 let (px, py) = slope(&mass.psl, i);
                 let factor = polar * balanced;
                 let (u, v) = (-factor * GRAVITY / f * zy, factor * GRAVITY / f * zx);
-                // Friction turns the lowest wind 20 degrees towards low pressure and slows it down.
+                // Friction turns the lowest-level wind by 20 degrees towards low pressure and slows it.
                 let (us, vs) = (
                     -0.62 * factor * py / (1.2 * f),
                     0.62 * factor * px / (1.2 * f),
@@ -307,7 +307,7 @@ fn column_water(
         .and(&mass.warm)
         .par_for_each(|(j, i), tmq, &moist, &warm| {
             let lat = grid.lat_deg()[j];
-            // Warm and moist go together, and moisture comes from the tropics with poleward wind.
+            // Warm air is moist, and poleward wind brings moisture from the tropics.
             let poleward = f64::from(v850[[j, i]]) * lat.signum() * (lat.abs() / 30.0).min(1.0);
             let swing = 0.2 * f64::from(moist) + 0.02 * f64::from(warm) + 0.012 * poleward;
             let ceiling = moisture * (6.0 + 52.0 * (-(lat / 38.0).powi(2)).exp());
@@ -316,7 +316,7 @@ fn column_water(
     tmq
 }
 
-/// Slows winds that no atmosphere has: those of storms that meet are added.
+/// Limits unrealistic winds: overlapping storms add up.
 fn limit(u: &mut Array2<f32>, v: &mut Array2<f32>) {
     Zip::from(u).and(v).for_each(|u, v| {
         let square = *u * *u + *v * *v;

@@ -8,31 +8,31 @@ use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use std::f64::consts::PI;
 
-/// Points that an axis is made of.
+/// Number of points of an axis.
 const POINTS: usize = 36;
 
 /// The shape of a river, relative to its cyclone.
 #[derive(Debug, Clone)]
 pub struct River {
-    /// Column water above its surroundings at the axis, kg m-2.
+    /// Column water anomaly at the axis, kg m-2.
     pub moisture: f64,
     /// Wind of the jet at the axis, m/s.
     pub jet: f64,
-    /// Distance at which it has fallen to 1/e, km.
+    /// Distance at which the anomaly falls to 1/e, km.
     pub width_km: f64,
-    /// Where its tail lies, degrees west and equatorward of the cyclone.
+    /// Position of its tail, degrees west and equatorward of the cyclone.
     tail: (f64, f64),
-    /// How far its head reaches east and equatorward of the cyclone.
+    /// Extent of its head, degrees east and equatorward of the cyclone.
     head: (f64, f64),
     /// Bend of the axis, degrees.
     bend: f64,
 }
 
-/// A river at one moment: points along its axis.
+/// A river at one time: points along its axis.
 #[derive(Debug)]
 pub(super) struct Axis {
     points: Vec<AxisPoint>,
-    /// Latitudes that it touches.
+    /// Range of latitudes that it touches.
     pub lat: (f64, f64),
     width_km: f64,
     moisture: f64,
@@ -45,14 +45,14 @@ struct AxisPoint {
     lon: f64,
     /// Direction, east and north.
     along: (f64, f64),
-    /// 0 at the ends, 1 in between.
+    /// Taper: 0 at the ends, 1 in between.
     taper: f64,
 }
 
-/// What a river does to a cell.
+/// The effect of a river on a cell.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effect {
-    /// Share of the axis value, 0 to 1.
+    /// Ratio to the axis value, 0 to 1.
     pub share: f64,
     pub moisture: f64,
     pub wind: (f64, f64),
@@ -76,7 +76,7 @@ impl River {
         }
     }
 
-    /// The axis when its cyclone is in `state`; `None` while it is too young or too old.
+    /// The axis when its cyclone is in `state`; `None` if that is too young or too old.
     pub(super) fn axis(&self, state: &State) -> Option<Axis> {
         let cycle = (PI * ((state.age - 0.08) / 0.84).clamp(0.0, 1.0))
             .sin()
@@ -124,7 +124,7 @@ impl Axis {
     /// The effect on a cell; `None` far away.
     pub(super) fn effect(&self, lat: f64, lon: f64) -> Option<Effect> {
         let cos = lat.to_radians().cos();
-        // The nearest point of the axis; then the nearest place on the line through it.
+        // Finds the nearest point of the axis, then the nearest position on the line through it.
         let mut nearest = (f64::INFINITY, 0);
         for (index, point) in self.points.iter().enumerate() {
             let (dx, dy) = (lon_difference_deg(lon, point.lon) * cos, lat - point.lat);
@@ -156,7 +156,7 @@ impl Axis {
         })
     }
 
-    /// Column water above the surroundings at the axis.
+    /// Column water anomaly at the axis.
     pub(super) fn peak_moisture(&self) -> f64 {
         self.moisture
     }

@@ -1,4 +1,4 @@
-//! Writing a synthetic run: history files, and the truth beside them.
+//! Writes a synthetic run: history files and the truth.
 
 use super::catalogue::State;
 use super::history::HistoryWriter;
@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Times in one file, unless asked otherwise.
+/// Default number of times per file.
 pub const STEPS_PER_FILE: usize = 8;
 
 /// What was written.
@@ -26,21 +26,21 @@ pub struct RunSummary {
     pub times: usize,
     /// History files of the run.
     pub files: usize,
-    /// Files that were already there and whole.
+    /// Existing complete files that were kept.
     pub kept: usize,
     /// Bytes of the history files.
     pub bytes: u64,
-    /// Tropical cyclones that live in the run.
+    /// Tropical cyclones alive during the run.
     pub tropical_cyclones: usize,
-    /// Rivers, each of an extratropical cyclone that lives in the run.
+    /// Rivers, each of an extratropical cyclone alive during the run.
     pub rivers: usize,
-    /// Seconds it took.
+    /// Elapsed seconds.
     pub seconds: f64,
 }
 
-/// Writes a run to `out`, so many times a file, and its truth to `out/truth`. Files that are already there and whole are
-/// kept, so that a run that was stopped goes on, and what a killed one had begun is cleared away; `progress` is told the
-/// number of finished times and may stop the run with an error.
+/// Writes a run to `out`, with this many times per file, and its truth to `out/truth`. Existing complete files are
+/// kept, so that an interrupted run can be resumed; leftovers of a killed one are removed. `progress` receives the
+/// number of finished times and may stop the run by returning an error.
 ///
 /// # Errors
 /// [`DataError::Io`] naming the file that could not be written or read; [`DataError::Mismatch`] if `out` holds another
@@ -82,7 +82,7 @@ pub fn write_run(
             .map_err(DataError::io("read", &paths.fields))?
             .len();
     }
-    // Part after part: those of a century are hundreds of megabytes.
+    // Part by part: those of a century take hundreds of megabytes.
     let mut objects = TextFile::create(out.join("truth/objects.csv"))?;
     let mut boxes = TextFile::create(out.join("truth/boxes.csv"))?;
     objects.write(truth::HEADER)?;
@@ -100,7 +100,7 @@ pub fn write_run(
     Ok(summary)
 }
 
-/// How many times of a run have files of their names in `out`, which [`write_run`] keeps if they are whole.
+/// Number of times of a run whose files exist in `out`; [`write_run`] keeps these files if they are complete.
 pub fn times_there(run: &SyntheticRun, out: &Path, steps_per_file: usize) -> usize {
     let each = steps_per_file.max(1);
     (0..run.len())
@@ -110,7 +110,7 @@ pub fn times_there(run: &SyntheticRun, out: &Path, steps_per_file: usize) -> usi
         .sum()
 }
 
-/// Writes down what the folder holds, or checks that it holds this run.
+/// Records what the folder holds, or checks that it holds this run.
 fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<()> {
     let description = format!(
         "synthetic run, scenario {}, seed {}, grid {} x {}, start {}, every {} h, {} times, {steps_per_file} a file\n",
@@ -136,7 +136,7 @@ fn claim(config: &SyntheticConfig, steps_per_file: usize, out: &Path) -> Result<
     }
 }
 
-/// Removes what killed writers of this run have begun, by the names of its files: other programs may use the folder.
+/// Removes unfinished files of killed writers of this run, identified by name: other programs may use the folder.
 fn sweep(config: &SyntheticConfig, out: &Path) -> Result<()> {
     let begin = history_name(config, "");
     atomic::sweep(out, |name| name.starts_with(&begin))?;
@@ -149,13 +149,13 @@ fn sweep(config: &SyntheticConfig, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The name of a history file without its ending.
+/// The name of a history file without its extension.
 fn history_name(config: &SyntheticConfig, stamp: &str) -> String {
     let (scenario, seed) = (config.scenario.name, config.seed);
     format!("squall_{scenario}_seed{seed}.cam.h2.{stamp}")
 }
 
-/// The files of one stretch of the run: fields, and the parts of its truth.
+/// The files of one part of the run: fields and truth.
 struct ChunkPaths {
     fields: PathBuf,
     masks: PathBuf,
@@ -176,14 +176,14 @@ impl ChunkPaths {
         }
     }
 
-    /// Whether all are there.
+    /// Whether all of them exist.
     fn are_there(&self) -> bool {
         [&self.fields, &self.masks, &self.objects, &self.boxes]
             .iter()
             .all(|path| path.exists())
     }
 
-    /// Whether all are there and have so many times: a copy may have been cut short.
+    /// Whether all of them exist and have this many times: a copy may have been truncated.
     fn are_whole(&self, steps: usize) -> bool {
         let has_times = |path: &PathBuf| {
             let times = |file: File| file.dimension_len("time");
@@ -193,8 +193,8 @@ impl ChunkPaths {
         self.are_there() && self.tables_are_whole(steps) && on_library_thread(are_whole)
     }
 
-    /// Whether the parts of the tables end with a line, that of boxes has rows of so many times, and that of objects the
-    /// rivers of the boxes: it may have no row at all, as what a full disk leaves of a copy.
+    /// Whether the tables end with complete lines, the box table covers this many times, and both tables have the same
+    /// rivers. The last check is needed because an empty object table may be valid, or what a full disk left of a copy.
     fn tables_are_whole(&self, steps: usize) -> bool {
         let read = |path: &PathBuf| std::fs::read_to_string(path).unwrap_or_default();
         let (objects, boxes) = (read(&self.objects), read(&self.boxes));
@@ -236,7 +236,7 @@ fn write_chunk(
     let mut mask_file = MaskWriter::create(&paths.masks, run.grid(), first, &options)?;
     let (mut rows, mut boxes) = (String::new(), String::new());
     let mut written = 0;
-    // The next time is computed while this one is written.
+    // Computes the next time while this one is written.
     let compute = |index: usize| run.snapshot(index);
     let mut next: Option<(Snapshot, super::Truth)> = Some(compute(chunk[0]));
     for position in 0..chunk.len() {
@@ -266,9 +266,9 @@ fn write_chunk(
     atomic::write(&paths.boxes, boxes.as_bytes())
 }
 
-/// The storms that live in a run.
+/// The storms alive during a run.
 struct Tracks {
-    /// A row for each, a river's with times and places of its cyclone.
+    /// One row per storm; for a river, with times and positions of its cyclone.
     table: String,
     tropical_cyclones: usize,
     rivers: usize,
@@ -283,7 +283,7 @@ impl Tracks {
             rivers: 0,
         };
         let end_hours = (run.len() - 1) as f64 * f64::from(run.config().step_hours);
-        // The first and the last hour of a life in the run.
+        // The first and the last hour of a storm's life within the run.
         let lived = |birth_hours: f64, life_hours: f64| {
             let death_hours = birth_hours + life_hours;
             let (from, to) = (birth_hours.max(0.0), death_hours.min(end_hours));
@@ -311,7 +311,7 @@ impl Tracks {
         tracks
     }
 
-    /// Adds a storm by its first and last hour in the run, and its states then.
+    /// Adds a storm with its first and last hour in the run, and its states then.
     fn add(
         &mut self,
         run: &SyntheticRun,

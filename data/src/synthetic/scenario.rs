@@ -1,29 +1,29 @@
-//! The climates that can be simulated, and by how much they differ.
+//! Climate scenarios that can be simulated, and their differences.
 
 use serde::{Deserialize, Serialize};
 
-/// What sets one climate apart from another. The changes of [`Scenario::PLUS_2K`] are known, so that the chain from
-/// fields to statistics can be tested as a perfect-model experiment.
+/// A climate scenario. The changes of [`Scenario::PLUS_2K`] are known, so that the chain from fields to statistics can
+/// be tested as a perfect-model experiment.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// Its name.
     pub name: &'static str,
     /// Warming of the surface, K.
     pub warming_k: f64,
-    /// Column water relative to the present: 7 % per kelvin (Clausius-Clapeyron).
+    /// Ratio of column water to the present: 7 % per kelvin (Clausius-Clapeyron).
     pub moisture: f64,
-    /// Number of tropical cyclones relative to the present.
+    /// Ratio of the number of tropical cyclones to the present.
     pub cyclone_count: f64,
-    /// Central pressure deficit relative to the present; winds go as its root.
+    /// Ratio of the central pressure deficit to the present; winds scale with its square root.
     pub cyclone_deficit: f64,
-    /// Rain rate of tropical cyclones relative to the present.
+    /// Ratio of the rain rate of tropical cyclones to the present.
     pub cyclone_rain: f64,
-    /// Share of extratropical cyclones with a river, relative to the present.
+    /// Ratio of the share of extratropical cyclones with a river to the present.
     pub river_count: f64,
 }
 
 impl Scenario {
-    /// The climate of today.
+    /// The present climate.
     pub const PRESENT: Self = Self {
         name: "present",
         warming_k: 0.0,
@@ -38,8 +38,8 @@ impl Scenario {
     /// (+20 %).
     ///
     /// # Source
-    /// Knutson et al. 2020 (BAMS 101, E303): medians of wind and rain for +2 K; moisture by Clausius-Clapeyron. How many
-    /// storms there are is our choice; most models that the paper has give fewer cyclones.
+    /// Knutson et al. 2020 (BAMS 101, E303): medians of wind and rain for +2 K; moisture by Clausius-Clapeyron. The
+    /// number of storms is our choice; most models in the paper give fewer cyclones.
     pub const PLUS_2K: Self = Self {
         name: "plus2k",
         warming_k: 2.0,
@@ -50,8 +50,8 @@ impl Scenario {
         river_count: 1.2,
     };
 
-    /// Rain rate of a tropical cyclone relative to one of the present with the same deficit: a vortex rains in proportion
-    /// to its deficit, which has a change of its own.
+    /// Ratio of a tropical cyclone's rain rate to that of a present one with the same deficit. A vortex's rain is
+    /// proportional to its deficit, whose change is separate.
     pub(super) fn rain_of_a_deficit(&self) -> f64 {
         self.cyclone_rain / self.cyclone_deficit
     }

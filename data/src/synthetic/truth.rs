@@ -1,4 +1,4 @@
-//! What is really there: masks and objects of a synthetic run.
+//! The truth of a synthetic run: masks and objects.
 
 use crate::{Class, ClassMask, GeoBox, Time, TrackedBox};
 use std::fmt::Write;
@@ -8,15 +8,15 @@ use std::fmt::Write;
 pub struct TruthObject {
     /// Tropical cyclone or river.
     pub class: Class,
-    /// The storm's number in the run.
+    /// The storm's id in the run.
     pub track_id: u64,
-    /// Centre, degrees.
+    /// Latitude of the centre, degrees.
     pub lat_deg: f64,
-    /// Centre, [0, 360).
+    /// Longitude of the centre, [0, 360).
     pub lon_deg: f64,
     /// Area of its cells, km².
     pub area_km2: f64,
-    /// Western edge of its box, which exceeds the eastern one where the box crosses 0°E.
+    /// Western edge of its box; exceeds the eastern edge if the box crosses 0°E.
     pub west_deg: f64,
     /// Eastern edge of its box.
     pub east_deg: f64,
@@ -24,8 +24,8 @@ pub struct TruthObject {
     pub south_deg: f64,
     /// Northern edge of its box.
     pub north_deg: f64,
-    /// Strongest wind of a cyclone above the boundary layer, m/s: without friction, its surroundings and its motion,
-    /// which the fields' lowest level has.
+    /// Maximum wind of a cyclone above the boundary layer, m/s, excluding friction, environment and motion, which the
+    /// fields' lowest level includes.
     pub max_wind_m_s: Option<f64>,
 }
 
@@ -34,11 +34,11 @@ pub struct TruthObject {
 pub struct TruthBox {
     /// The box, with its class.
     pub geo: GeoBox,
-    /// The storm's number in the run.
+    /// The storm's id in the run.
     pub track_id: u64,
-    /// Centre of the storm, degrees.
+    /// Latitude of the centre, degrees.
     pub lat_deg: f64,
-    /// Centre, [0, 360).
+    /// Longitude of the centre, [0, 360).
     pub lon_deg: f64,
 }
 
@@ -56,30 +56,30 @@ impl From<TruthBox> for TrackedBox {
 pub struct Truth {
     /// Class of every cell.
     pub mask: ClassMask,
-    /// Every storm of the mask.
+    /// Every storm in the mask.
     pub objects: Vec<TruthObject>,
     /// A box around every storm of the four classes of boxes.
     pub boxes: Vec<TruthBox>,
 }
 
 impl Truth {
-    /// The boxes as they stand in files.
+    /// The boxes in the format of box files.
     pub fn tracked_boxes(&self) -> Vec<TrackedBox> {
         self.boxes.iter().copied().map(TrackedBox::from).collect()
     }
 }
 
-/// The header of a table of objects: the columns of `squall label` that the truth knows.
+/// Header of an object table: the columns of `squall label` that the truth has.
 pub(super) const HEADER: &str = "class,time,lon_deg,lat_deg,area_km2,track_id,west_deg,south_deg,east_deg,north_deg,max_wind_m_s\n";
 
 impl TruthObject {
-    /// Adds its row to a table.
+    /// Appends its row to a table.
     pub(super) fn row(&self, time: Time, table: &mut String) {
         let wind = self
             .max_wind_m_s
             .map(|wind| format!("{wind:.2}"))
             .unwrap_or_default();
-        // Writing into a string cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(
             table,
             "{},{time},{:.3},{:.3},{:.0},{},{:.3},{:.3},{:.3},{:.3},{wind}",

@@ -8,9 +8,8 @@
 //! | atmospheric river | as in the mask | that of its cells |
 //!
 //! # Source
-//! Cyclones: ClimDeepLearn's box of wind radius + 6.6°, as the labels of the climate crate have it. Depressions: the
-//! range of Beaufort 5 is where the world's weather services begin to count one, and the closed contour of
-//! `squall label`'s rule lies within 5.5°.
+//! Cyclones: ClimDeepLearn's box of wind radius + 6.6°, as in the labels of the climate crate. Depressions: weather
+//! services count them from the range of Beaufort 5, and the closed contour of `squall label`'s rule lies within 5.5°.
 
 use super::catalogue::State;
 use super::truth::{TruthBox, TruthObject};
@@ -18,26 +17,25 @@ use crate::Class;
 use crate::boxes::{BoxClass, GeoBox};
 use crate::grid::KM_PER_DEGREE;
 
-/// Wind that ends the radius of a cyclone, m/s: 63 km/h.
+/// Wind speed that defines the radius of a cyclone, m/s: 63 km/h.
 pub(super) const RADIUS_WIND_M_S: f64 = 63.0 / 3.6;
-/// The radius is looked for up to this distance, degrees.
+/// Maximum radius searched, degrees.
 const RADIUS_SEARCH_DEG: f64 = 6.0;
-/// Added to the radius.
+/// Margin added to the radius.
 const CYCLONE_MARGIN_DEG: f64 = 6.6;
 /// Half side of a depression, degrees of a great circle.
 const DEPRESSION_HALF_DEG: f64 = 2.75;
-/// Weakest lowest-level wind of a depression, m/s.
+/// Minimum lowest-level wind of a depression, m/s.
 const DEPRESSION_WIND_M_S: f64 = 8.0;
-/// Depressions farther from the equator are none, degrees.
+/// Maximum latitude of a depression, degrees.
 const DEPRESSION_LATITUDE_DEG: f64 = 35.0;
-/// Pressure deficit from which a low of the westerlies is a cyclone, Pa. A weaker one is a ripple without a closed
-/// contour.
+/// Minimum pressure deficit of an extratropical cyclone, Pa. A weaker low is a ripple without a closed contour.
 const LOW_DEFICIT_PA: f64 = 1000.0;
 
 /// The box of a tropical cyclone.
 pub(super) fn cyclone(track_id: u64, state: &State, radius_km: f64) -> TruthBox {
     let radius_deg = radius_km / KM_PER_DEGREE;
-    // Winds that do not fall off within the search have no radius, as TECA has it.
+    // If the wind does not fall off within the search radius, there is no radius, as in TECA.
     let found_deg = if radius_deg < RADIUS_SEARCH_DEG {
         radius_deg
     } else {
@@ -52,7 +50,7 @@ pub(super) fn cyclone(track_id: u64, state: &State, radius_km: f64) -> TruthBox 
     )
 }
 
-/// The box before it becomes, or after it ceases to be, a tropical cyclone.
+/// The box of a storm before it becomes, or after it ceases to be, a tropical cyclone.
 pub(super) fn depression(track_id: u64, state: &State, lowest_wind_m_s: f64) -> Option<TruthBox> {
     if lowest_wind_m_s < DEPRESSION_WIND_M_S || state.lat.abs() > DEPRESSION_LATITUDE_DEG {
         return None;
@@ -77,7 +75,7 @@ pub(super) fn low(
     Some(boxed(track_id, centre, geo))
 }
 
-/// The box of an object of the mask, if it is a river.
+/// The box of an object in the mask, if it is a river.
 pub(super) fn river(object: &TruthObject) -> Option<TruthBox> {
     if object.class != Class::AtmosphericRiver {
         return None;

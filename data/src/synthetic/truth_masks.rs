@@ -1,4 +1,4 @@
-//! The truth while fields are made: which cells a storm marks, and the object that they are.
+//! Builds the truth while fields are computed: the cells of each storm, and its object.
 
 use super::SyntheticRun;
 use super::cyclone::Vortex;
@@ -9,16 +9,16 @@ use crate::Class;
 use crate::grid::lon_difference_deg;
 use ndarray::Array2;
 
-/// The share of its axis value that marks a river's true extent.
+/// Ratio to the axis value that delimits a river's true extent.
 const TRUE_SHARE: f64 = 0.5;
 
-/// What storms leave behind, while fields are made.
+/// Collects the truth while storms are added.
 pub(super) struct TruthBuilder<'a> {
     run: &'a SyntheticRun,
     row_areas_km2: Vec<f64>,
-    /// Classes by cell.
+    /// Class of every cell.
     pub(super) codes: Array2<u8>,
-    /// What was marked.
+    /// The objects so far.
     pub(super) objects: Vec<TruthObject>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> TruthBuilder<'a> {
             .filter(|(_, share)| *share >= TRUE_SHARE)
             .map(|(at, _)| *at)
             .collect();
-        // Along the axis shares are nearly the same: the largest of them jumps from one time to the next.
+        // Not the cell with the largest share: shares are nearly equal along the axis, so it would jump between times.
         if let Some(place) = self.run.grid.centroid(&cells, &self.row_areas_km2) {
             self.object(Class::AtmosphericRiver, track_id, place, &cells, None);
         }
@@ -51,7 +51,7 @@ impl<'a> TruthBuilder<'a> {
         self.object(Class::TropicalCyclone, id, place, &cells, Some(wind));
     }
 
-    /// Marks the cells and lists the object. Cyclones come after rivers and stand above them.
+    /// Marks the cells and adds the object. Cyclones come after rivers and overwrite them.
     fn object(
         &mut self,
         class: Class,

@@ -1,10 +1,10 @@
-//! Weather noise: travelling waves that rise and fall, the same in every field.
+//! Weather noise: travelling waves of varying amplitude, shared by all fields.
 
 use crate::{LatLonGrid, random};
 use rand::Rng;
 use std::f64::consts::TAU;
 
-/// Waves: enough that no two days look alike.
+/// Number of waves: enough that no two days look alike.
 const COUNT: usize = 48;
 
 #[derive(Debug)]
@@ -13,7 +13,7 @@ struct Wave {
     /// rad per hour.
     frequency: f64,
     phase: f64,
-    /// Latitude of its largest amplitude, and width, degrees.
+    /// Latitude of maximum amplitude, and width, degrees.
     centre: f64,
     width: f64,
     /// Phase per degree of latitude: tilt.
@@ -21,7 +21,7 @@ struct Wave {
     /// Modulation: rad per hour and phase.
     pulse: (f64, f64),
     amplitude: f64,
-    /// How much it carries moisture.
+    /// Strength of the moisture signal.
     moist: f64,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Waves {
     harmonics: Vec<(Vec<f32>, Vec<f32>)>,
 }
 
-/// The noise of one row, each of the order of 1.
+/// The noise of one row, each of order 1.
 #[derive(Debug, Clone)]
 pub(super) struct Noise {
     pub pressure: Vec<f32>,
@@ -60,7 +60,7 @@ impl Waves {
                     number,
                     frequency: number as f64 * degrees_per_hour.to_radians(),
                     phase: rng.random_range(0.0..TAU),
-                    // A quarter of them in the tropics, the rest in the storm tracks.
+                    // A quarter of the waves are in the tropics, the rest in the storm tracks.
                     centre: if index % 4 == 3 {
                         rng.random_range(-14.0..18.0)
                     } else {
@@ -115,7 +115,7 @@ impl Waves {
                     .zip(cos.iter().zip(sin))
                     .for_each(|(out, (cos, sin))| *out += a * cos - b * sin);
             };
-            // Short waves are seen in moisture and cloud, hardly in pressure.
+            // Short waves show in moisture and cloud, hardly in pressure.
             let deep = if wave.number > 10 { 0.35 } else { 1.0 };
             add(&mut noise.pressure, deep * amplitude, angle);
             add(&mut noise.temperature, amplitude, angle + 0.35 * TAU);

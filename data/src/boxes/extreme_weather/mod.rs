@@ -1,15 +1,15 @@
-//! Boxes as the ExtremeWeather data set has them: `boxes` of (time, 15, 5) in HDF5.
+//! Boxes in the format of the ExtremeWeather data set: `boxes` of (time, 15, 5) in HDF5.
 //!
 //! A row is `ymin, xmin, ymax, xmax, class` in whole pixels, y along the latitudes from south to north and x along the
 //! longitudes from the first column; classes are 0 tropical depression, 1 tropical cyclone, 2 extratropical cyclone, 3
 //! atmospheric river; unused rows are -1. Files made by the data set's own converter have rows of
 //! `xmin, xmax, ymin, ymax, category` instead, call the latitudes x, and count categories from 1.
-//! [`read_extreme_weather`] takes the order in which every row of a file is a box of the grid, the documented one
-//! first, and says what it took.
+//! [`read_extreme_weather`] uses the first column order in which every row of a file is a box of the grid, trying the
+//! documented one first, and reports its choice.
 //!
-//! Written files have the documented order, and besides `boxes` the coordinates `time`, `lat` and `lon`. A box across
-//! the seam runs on past the last column: its xmax is then larger than the grid is wide. Where a time has more boxes
-//! than slots, the largest are kept and the others counted.
+//! Written files use the documented order, and also have the coordinates `time`, `lat` and `lon`. A box across the seam
+//! extends past the last column: its xmax then exceeds the grid's width. If a time has more boxes than slots, the
+//! largest are kept and the others counted.
 //!
 //! # Source
 //! Racah et al. 2017, arXiv:1612.02095; github.com/eracah/hur-detect.
@@ -17,7 +17,7 @@
 mod order;
 
 use super::fault::BoxFault;
-use super::file::{Said, of_axes};
+use super::file::{DeclaredGrid, of_axes};
 use super::{BoxFrames, BoxSink, GeoBox, PixelBox, SinkSummary, TrackedBox};
 use crate::archive::coordinates::time_axis;
 use crate::archive::nc::{self, on_library_thread};
@@ -30,22 +30,22 @@ use order::{COORDINATES, Reading, UNUSED};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Boxes of a time that a file of the data set has room for.
+/// Maximum number of boxes per time in a file of the data set.
 pub const SLOTS: usize = 15;
-/// Times of a day in a file of the data set.
+/// Times per day in a file of the data set.
 const TIMES_A_DAY: usize = 4;
 
 /// Writes an ExtremeWeather file.
 #[derive(Debug)]
 pub struct ExtremeWeatherWriter {
     grid: Arc<LatLonGrid>,
-    /// Created with the first time, which gives the origin of the time axis.
+    /// Created with the first time, which is the origin of the time axis.
     open: Option<(NetcdfFile, Time)>,
     done: SinkSummary,
 }
 
 impl ExtremeWeatherWriter {
-    /// A file that begins with its first time.
+    /// A writer that creates its file at the first time.
     pub fn new(path: impl Into<PathBuf>, grid: Arc<LatLonGrid>) -> Self {
         Self {
             grid,
@@ -58,7 +58,7 @@ impl ExtremeWeatherWriter {
 impl BoxSink for ExtremeWeatherWriter {
     fn write(&mut self, time: Time, boxes: &[TrackedBox]) -> Result<()> {
         let mut largest: Vec<&GeoBox> = boxes.iter().map(|found| &found.geo).collect();
-        // Stable, so that equals keep their order.
+        // A stable sort keeps the order of equal boxes.
         largest.sort_by(|a, b| b.area_km2().total_cmp(&a.area_km2()));
         let kept = largest.len().min(SLOTS);
         let mut slots = [[UNUSED; COORDINATES]; SLOTS];
@@ -102,7 +102,7 @@ impl BoxSink for ExtremeWeatherWriter {
     }
 }
 
-/// A box in whole pixels: edges to the nearest, one pixel wide and high at least.
+/// A box in whole pixels: edges are rounded, with a size of at least one pixel.
 fn row(pixels: &PixelBox, grid: &LatLonGrid) -> [i32; COORDINATES] {
     let (rows, columns) = grid.shape();
     let whole = |low: f64, high: f64, last: f64| {
@@ -110,7 +110,7 @@ fn row(pixels: &PixelBox, grid: &LatLonGrid) -> [i32; COORDINATES] {
         (low as i32, high.round().max(low + 1.0) as i32)
     };
     let (y_min, y_max) = whole(pixels.y_min, pixels.y_max.min(rows as f64), rows as f64);
-    // A box whose western edge is nearest to the seam begins at the first column.
+    // A box whose western edge rounds to the seam starts at the first column.
     let across = grid.is_periodic() && pixels.x_min.round() >= columns as f64;
     let turn = if across { columns as f64 } else { 0.0 };
     let (x_min, x_max) = whole(pixels.x_min - turn, pixels.x_max - turn, columns as f64);
@@ -143,13 +143,13 @@ fn begin(file: &mut FileMut, grid: &LatLonGrid, origin: Time) -> netcdf::Result<
     Ok(())
 }
 
-/// Reads an ExtremeWeather file on a grid. Times are those of its `time`, which may be of the other Gregorian calendar; a
-/// file without one must be named `climo_YYYY.h5` and hold four times a day of a year of the calendar.
+/// Reads an ExtremeWeather file on a grid. Times come from its `time`, which may use the other Gregorian calendar; a
+/// file without it must be named `climo_YYYY.h5` and hold four times per day of a year of the calendar.
 ///
 /// # Errors
-/// [`DataError::BadBox`] if no order of the columns or no count of the classes fits, naming what stands in the way;
+/// [`DataError::BadBox`] naming the obstacle, if no column order or class numbering fits;
 /// [`DataError::MissingVariable`] or [`DataError::BadVariable`] if there is no `boxes` of (time, slots, 5);
-/// [`DataError::Mismatch`] for another grid or calendar; [`DataError::Time`] if nothing says when;
+/// [`DataError::Mismatch`] for another grid or calendar; [`DataError::Time`] if the times are unknown;
 /// [`DataError::Unreadable`]; [`DataError::Io`].
 pub fn read_extreme_weather(
     path: &Path,
@@ -160,7 +160,7 @@ pub fn read_extreme_weather(
         let file = nc::open(path)?;
         let (values, slots) = boxes(path, &file)?;
         check_grid(path, &file, grid)?;
-        // Only an axis of the boxes' own counts: dates in names are another matter here.
+        // Only an explicit time axis counts: dates in names are handled below.
         let axis = file.variable("time").map(|_| time_axis(path, &file));
         Ok((values, slots, axis.transpose()?))
     })?;
@@ -201,7 +201,7 @@ pub fn read_extreme_weather(
     Ok(frames)
 }
 
-/// The values of `boxes` and the number of its slots.
+/// The values of `boxes` and the number of slots.
 fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
     let Some(variable) = file.variable("boxes") else {
         return Err(nc::missing(path, file, "boxes"));
@@ -223,8 +223,8 @@ fn boxes(path: &Path, file: &netcdf::File) -> Result<(Vec<i32>, usize)> {
     Ok((whole, slots))
 }
 
-/// What a file says of its grid: by `lat` and `lon`, else by the last two dimensions of the data set's `images`.
-pub(super) fn said_grid(path: &Path) -> Result<Said> {
+/// A file's grid: from `lat` and `lon`, or else the last two dimensions of the data set's `images`.
+pub(super) fn declared_grid(path: &Path) -> Result<DeclaredGrid> {
     on_library_thread(|| -> Result<_> {
         let file = nc::open(path)?;
         let axis = |name: &str| {
@@ -240,13 +240,13 @@ pub(super) fn said_grid(path: &Path) -> Result<Said> {
             .flat_map(|images| images.dimensions().iter().map(|d| d.len()))
             .collect();
         Ok(match shape[..] {
-            [_, _, rows, columns] => Said::Size(rows, columns),
-            _ => Said::Nothing,
+            [_, _, rows, columns] => DeclaredGrid::Size(rows, columns),
+            _ => DeclaredGrid::Nothing,
         })
     })
 }
 
-/// Refuses a file that says that it is of another grid.
+/// Rejects a file that declares another grid.
 fn check_grid(path: &Path, file: &netcdf::File, grid: &LatLonGrid) -> Result<()> {
     let (rows, columns) = grid.shape();
     let differs =

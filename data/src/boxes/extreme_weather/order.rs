@@ -1,4 +1,4 @@
-//! In which order the numbers of a row stand, and from which number the classes count.
+//! Determines the column order of rows and the first class number.
 //!
 //! Letters: y row (latitude), x column (longitude), as everywhere here; the converter's x is our y.
 
@@ -8,7 +8,7 @@ use crate::LatLonGrid;
 use crate::error::Result;
 use std::path::Path;
 
-/// Numbers of a row: four edges and a class.
+/// Numbers per row: four edges and a class.
 pub(super) const COORDINATES: usize = 5;
 /// The value of unused rows.
 pub(super) const UNUSED: i32 = -1;
@@ -32,7 +32,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// All, in the order in which they are tried.
+    /// All orders, in the sequence in which they are tried.
     const ALL: [Self; 3] = [Self::Documented, Self::Converter, Self::Columns];
 
     /// `[y_min, x_min, y_max, x_max]` of a row.
@@ -66,18 +66,18 @@ impl Order {
     }
 }
 
-/// How a file is to be read.
+/// How to interpret a file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     order: Order,
-    /// Another order fits as well.
+    /// Whether another order fits as well.
     ambiguous: bool,
     /// The code of the first class.
     first_class: i32,
 }
 
 impl Reading {
-    /// The first order, and the count of classes, in which all boxes of a file are boxes of the grid.
+    /// Finds the first column order and class numbering for which all boxes of a file are boxes of the grid.
     ///
     /// # Errors
     /// [`crate::DataError::BadBox`].
@@ -86,7 +86,8 @@ impl Reading {
         let used = || all.iter().enumerate().filter(|(_, row)| is_used(row));
         let place = |at: usize| format!("time {}, box {}", at / slots, at % slots);
         for (at, row) in used() {
-            // Boxes without extent are so in every order: better said than that no order fits.
+            // Boxes without extent are invalid in every order: a specific error is more helpful than that no order
+            // fits.
             let [a, b, c, d, _] = *row;
             let (one, other) = (a < c && b < d, a < b && c < d);
             if !one && !other {
@@ -123,7 +124,7 @@ impl Reading {
         let from_one = match (class(0), class(4)) {
             (Some(_), _) => false,
             (None, Some(_)) => true,
-            // Neither end is there: what belongs to the order.
+            // Neither number occurs: use the numbering that belongs to the order.
             (None, None) => order != Order::Documented,
         };
         Ok(Self {
@@ -136,7 +137,7 @@ impl Reading {
     /// The box of a row of the file.
     pub(super) fn pixels(&self, row: &Row) -> PixelBox {
         let [y_min, x_min, y_max, x_max] = self.order.edges(*row).map(f64::from);
-        // Checked for all rows when this reading was chosen.
+        // Checked for all rows when this order was chosen.
         let code = u8::try_from(row[4] - self.first_class).unwrap_or(0);
         PixelBox {
             class: BoxClass::from_code(code).unwrap_or(BoxClass::TropicalDepression),
@@ -148,7 +149,7 @@ impl Reading {
         }
     }
 
-    /// What was decided, for people.
+    /// Describes the decision for users.
     pub(super) fn describe(&self) -> String {
         let sure = if self.ambiguous {
             " (another order fits as well)"

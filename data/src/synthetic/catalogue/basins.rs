@@ -1,21 +1,21 @@
-//! Where and when tropical cyclones are born.
+//! Genesis regions and seasons of tropical cyclones.
 
 use std::f64::consts::PI;
 
-/// A region where tropical cyclones are born.
+/// A genesis region of tropical cyclones.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Basin {
-    /// As in IBTrACS.
+    /// Its name in IBTrACS.
     pub name: &'static str,
-    /// Tropical cyclones a year in the present climate.
+    /// Tropical cyclones per year in the present climate.
     ///
     /// # Source
     /// Rounded means of IBTrACS, 1981-2010.
     pub per_year: f64,
-    /// Where they are born: latitudes and longitudes, degrees.
+    /// Range of genesis latitudes and longitudes, degrees.
     pub lat: (f64, f64),
     pub lon: (f64, f64),
-    /// Day of the year of the most births, and half width of the season in days.
+    /// Day of the year with the most births, and half width of the season in days.
     peak: (f64, f64),
 }
 
@@ -72,7 +72,7 @@ pub(super) const BASINS: [Basin; 7] = [
 ];
 
 impl Basin {
-    /// Expected births on a day of a year of so many days.
+    /// Expected births on a day in a year of this many days.
     pub(super) fn births(&self, day_of_year: f64, year: f64) -> f64 {
         let (peak, width) = self.peak;
         let away = (day_of_year - peak + year / 2.0).rem_euclid(year) - year / 2.0;

@@ -1,4 +1,4 @@
-//! Which storms live when and where: births, tracks, life cycles.
+//! The catalogue of storms: births, tracks and life cycles.
 
 mod basins;
 mod storms;
@@ -17,10 +17,10 @@ use rand_chacha::ChaCha8Rng;
 use std::f64::consts::PI;
 use storms::TRACK_HOURS;
 
-/// Storms born this many days before the start may still live in it.
+/// Storms born up to this many days before the start may still be alive in the run.
 const SPIN_UP_DAYS: f64 = 16.0;
 
-/// All storms of a run, by the day of their birth.
+/// All storms of a run, by day of birth.
 #[derive(Debug)]
 pub(super) struct Catalogue {
     pub tropical: Vec<TropicalCyclone>,
@@ -34,7 +34,7 @@ impl Catalogue {
         let year = start.calendar().mean_year_days();
         for day in first..days.ceil() as i64 {
             let date = start.add_seconds(day * DAY_SECONDS);
-            // One stream a day: a longer run begins with the same storms.
+            // One random stream per day, so that a longer run begins with the same storms.
             let mut rng = random::stream(seed, "synthetic storms", &[day as u64]);
             let day_of_year = date.day_of_year();
             for basin in &BASINS {
@@ -68,28 +68,28 @@ impl Catalogue {
         }
     }
 
-    /// The tropical cyclones that may live some hours after the start; of centuries that is far from all.
+    /// The tropical cyclones that may be alive some hours after the start: in a run of centuries, a small subset.
     pub(super) fn tropical_near(&self, hours: f64) -> &[TropicalCyclone] {
         near(&self.tropical, |storm| storm.birth_hours, hours)
     }
 
-    /// The extratropical cyclones that may.
+    /// The extratropical cyclones that may be alive then.
     pub(super) fn extratropical_near(&self, hours: f64) -> &[ExtratropicalCyclone] {
         near(&self.extratropical, |storm| storm.birth_hours, hours)
     }
 }
 
-/// Those of storms in the order of their days that were born late enough to live at an hour, and not after it.
+/// The storms, ordered by day of birth, that were born late enough to be alive at an hour, and not after it.
 fn near<T>(storms: &[T], birth_hours: impl Fn(&T) -> f64, hours: f64) -> &[T] {
     let day = |hours: f64| (hours / 24.0).floor();
-    // A day more at both ends: an hour just before midnight may round to the next day.
+    // One extra day at both ends: an hour just before midnight may round to the next day.
     let (first, last) = (day(hours) - SPIN_UP_DAYS - 1.0, day(hours) + 1.0);
     let from = storms.partition_point(|storm| day(birth_hours(storm)) < first);
     let behind = storms.partition_point(|storm| day(birth_hours(storm)) <= last);
     &storms[from..behind]
 }
 
-/// A Poisson number (Knuth's product method: the mean is below 3).
+/// A Poisson variate (Knuth's product method: the mean is below 3).
 fn count(rng: &mut ChaCha8Rng, mean: f64) -> usize {
     let (limit, mut product, mut count) = ((-mean).exp(), rng.random::<f64>(), 0);
     while product > limit {
@@ -99,7 +99,7 @@ fn count(rng: &mut ChaCha8Rng, mean: f64) -> usize {
     count
 }
 
-/// A normal number (Box-Muller).
+/// A normal variate (Box-Muller).
 fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * rng.random_range(f64::MIN_POSITIVE..1.0).ln()).sqrt();
     radius * (2.0 * PI * rng.random::<f64>()).cos()
@@ -123,10 +123,10 @@ fn tropical_cyclone(
     let mut kept = 1.0;
     for point in 0..points {
         let age = point as f64 / (points - 1) as f64;
-        // Quick growth, a plateau, a slower end.
+        // Rapid growth, a plateau, slower decay.
         let cycle =
             (age / 0.25).min(1.0).powf(0.7) * ((1.0 - age) / 0.25).clamp(0.0, 1.0).powf(0.6);
-        // Land takes away half the strength in about twelve hours, cold water poleward of 35 degrees in about two days.
+        // Land halves the intensity in about twelve hours, cold water poleward of 35 degrees in about two days.
         kept *= 1.0 - 0.16 * land(lat, lon) - 0.05 * ((lat.abs() - 34.0) / 6.0).clamp(0.0, 1.0);
         track.push((lat, lon.rem_euclid(360.0)));
         strength.push(deficit * cycle * kept);
@@ -147,7 +147,7 @@ fn tropical_cyclone(
     }
     TropicalCyclone {
         id: 0,
-        // Tables know the seven basins of IBTrACS, whose border runs through the seas north of Australia.
+        // Tables use the seven basins of IBTrACS, with a border in the seas north of Australia.
         basin: match basin.name {
             "AU" if track[0].1 < 135.0 => "SI",
             "AU" => "SP",

@@ -1,55 +1,55 @@
-//! Storms: what each is, and its state at any moment of its life.
+//! Storms: their properties, and their state at any time of their life.
 
 use crate::grid::KM_PER_DEGREE;
 use crate::synthetic::river::River;
 use std::f64::consts::PI;
 
-/// Hours between two points of a track.
+/// Hours between points of a track.
 pub(super) const TRACK_HOURS: f64 = 3.0;
 
 /// A tropical cyclone from genesis to decay.
 #[derive(Debug, Clone)]
 pub struct TropicalCyclone {
-    /// Its number in the run, from 1.
+    /// Its id in the run, from 1.
     pub id: u64,
-    /// Where it was born.
+    /// The basin of its genesis.
     pub basin: &'static str,
-    /// Hours after the start of the run.
+    /// Time of genesis, in hours after the start of the run.
     pub birth_hours: f64,
-    /// Latitude and longitude every three hours.
+    /// Latitude and longitude, every three hours.
     pub track: Vec<(f64, f64)>,
-    /// Pressure deficit of the centre at every point, Pa.
+    /// Central pressure deficit at every point, Pa.
     pub deficit_pa: Vec<f64>,
     /// Radius of maximum wind, km.
     pub rmw_km: f64,
-    /// Radius beyond which it is not felt, km.
+    /// Radius of influence, km.
     pub outer_km: f64,
     /// Peakedness of the pressure profile (Holland's B).
     pub holland_b: f64,
 }
 
-/// An extratropical cyclone, with its river if it has one.
+/// An extratropical cyclone, with its atmospheric river if it has one.
 #[derive(Debug, Clone)]
 pub struct ExtratropicalCyclone {
-    /// Its number in the run, after those of the tropical ones.
+    /// Its id in the run, following those of the tropical ones.
     pub id: u64,
-    /// Hours after the start of the run.
+    /// Time of genesis, in hours after the start of the run.
     pub birth_hours: f64,
-    /// How long it lives, hours.
+    /// Lifetime in hours.
     pub life_hours: f64,
-    /// Birthplace, degrees.
+    /// Position at genesis, degrees.
     pub origin: (f64, f64),
     /// Eastward and poleward speed, degrees of latitude per hour.
     pub speed: (f64, f64),
-    /// Largest pressure deficit, Pa.
+    /// Maximum pressure deficit, Pa.
     pub deficit_pa: f64,
     /// Radius, km.
     pub radius_km: f64,
-    /// Moisture drawn along its warm sector.
+    /// The moisture filament along its warm sector.
     pub river: Option<River>,
 }
 
-/// A storm's state at one moment.
+/// The state of a storm at one time.
 #[derive(Debug, Clone, Copy)]
 pub struct State {
     /// Latitude of the centre, degrees.
@@ -60,17 +60,17 @@ pub struct State {
     pub deficit_pa: f64,
     /// Motion, m/s eastward and northward.
     pub motion: (f64, f64),
-    /// Share of the life that is over.
+    /// Completed share of its life.
     pub age: f64,
 }
 
 impl TropicalCyclone {
-    /// Hours it lives.
+    /// Lifetime in hours.
     pub fn life_hours(&self) -> f64 {
         (self.track.len() - 1) as f64 * TRACK_HOURS
     }
 
-    /// Its state some hours after the start of the run, if it lives.
+    /// Its state some hours after the start of the run, if it is alive.
     pub fn at(&self, hours: f64) -> Option<State> {
         let position = lived(self.birth_hours, self.life_hours(), hours)? / TRACK_HOURS;
         let before = (position.floor() as usize).min(self.track.len() - 2);
@@ -92,12 +92,12 @@ impl TropicalCyclone {
 }
 
 impl ExtratropicalCyclone {
-    /// Its state some hours after the start of the run, if it lives.
+    /// Its state some hours after the start of the run, if it is alive.
     pub fn at(&self, hours: f64) -> Option<State> {
         let lived = lived(self.birth_hours, self.life_hours, hours)?;
         let age = lived / self.life_hours;
         let (lat0, lon0) = self.origin;
-        // Poleward drift slows down as it matures.
+        // Poleward drift slows as it matures.
         let lat = lat0 + lat0.signum() * self.speed.1 * lived * (1.0 - 0.4 * age);
         let lon = lon0 + self.speed.0 * lived / lat0.to_radians().cos();
         let metres = KM_PER_DEGREE * 1000.0 / 3600.0;
@@ -111,10 +111,9 @@ impl ExtratropicalCyclone {
     }
 }
 
-/// Hours that a storm has lived at an hour of its life; `None` at others.
+/// Age of a storm in hours at a time of the run; `None` when it is not alive.
 ///
-/// The end of a life is known as the sum of birth and length, which rounds: what is later by less than a second is the
-/// end.
+/// The end of a life is the rounded sum of birth and lifetime, so a time less than a second later counts as the end.
 fn lived(birth_hours: f64, life_hours: f64, hours: f64) -> Option<f64> {
     let lived = hours - birth_hours;
     (0.0..=life_hours + 1e-4)

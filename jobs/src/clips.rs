@@ -1,39 +1,38 @@
-//! Clips of consecutive times, for networks over time: those that training learns from, and those in which validation
-//! and inference find what each time holds.
+//! Clips of consecutive times, for networks over time: training clips, and windows for validation and inference.
 //!
-//! Two times are consecutive if they are one step of the data apart, the step that is most common on the time axis (of
-//! a split, on that of its whole store); where a time is missing, a run of consecutive times ends. Frames of a clip are
-//! [`ClipShape::stride`] steps apart. In training a clip lies in one run ([`whole`]): a sample without enough followers
-//! begins none. In validation and inference every time is asked for once ([`windows`]): where a clip reaches over the
-//! end of its run, the last time stands for those that are not there.
+//! Two times are consecutive if they differ by the time step of the data: the most common step on the time axis (for a
+//! split, on the axis of its whole store). A missing time ends a run of consecutive times. Frames of a clip are
+//! [`ClipShape::stride`] steps apart. A training clip lies within one run ([`whole`]): no clip starts at a sample with
+//! too few successors. In validation and inference every time is scored exactly once ([`windows`]); a clip that extends
+//! past the end of its run repeats the last time.
 
 use serde::{Deserialize, Serialize};
 use squall_data::gaps::usual_step_seconds;
 use squall_data::{Store, Time};
 use squall_model::NetworkConfig;
 
-/// How long a clip is and how far apart its frames are.
+/// Length of a clip and spacing of its frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClipShape {
-    /// Frames of a clip.
+    /// Frames per clip.
     pub frames: usize,
-    /// Steps of the data from one frame to the next.
+    /// Time steps between consecutive frames.
     pub stride: usize,
-    /// The network answers for every `every`-th frame, beginning with the first.
+    /// The network outputs a result for every `every`-th frame, starting with the first.
     pub every: usize,
 }
 
-/// A clip and what is taken from it.
+/// A clip and the outputs that are used from it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Window {
-    /// Places of the frames on the time axis; the last ones may be one and the same.
+    /// Indices of the frames on the time axis; the last one may repeat.
     pub frames: Vec<usize>,
-    /// Which of the network's answers is taken for which place: `(answer, place)`.
+    /// The outputs to use, and the time index of each: `(output, time)`.
     pub takes: Vec<(usize, usize)>,
 }
 
 impl ClipShape {
-    /// The clips of a network, with frames `stride` steps apart; none for a network that sees single fields.
+    /// The clips of a network, with frames `stride` steps apart; `None` for a network that sees single fields.
     pub fn of(network: &NetworkConfig, stride: usize) -> Option<Self> {
         (network.frames() > 1).then(|| Self {
             frames: network.frames(),
@@ -42,19 +41,19 @@ impl ClipShape {
         })
     }
 
-    /// Seconds from one frame to the next where times are `step` seconds apart; none if there is a single time.
+    /// Seconds between frames if times are `step` seconds apart; `None` if there is a single time.
     pub fn frame_seconds(&self, step: Option<i64>) -> Option<i64> {
         Some(step?.saturating_mul(self.stride as i64))
     }
 
-    /// Answers of the network about one clip.
+    /// Outputs of the network per clip.
     pub fn answers(&self) -> usize {
         self.frames.div_ceil(self.every)
     }
 }
 
-/// These samples in the order of time, their times, and the step of the time axis of the whole store, since a split may
-/// have only some of its times.
+/// Returns these samples ordered by time, their times, and the time step of the whole store, since a split may contain
+/// only some of its times.
 pub(crate) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, Option<i64>) {
     let all = store.times();
     let sorted = |mut ids: Vec<usize>| {
@@ -67,15 +66,15 @@ pub(crate) fn in_time(store: &Store, ids: &[usize]) -> (Vec<usize>, Vec<Time>, O
         .into_iter()
         .map(|id| all[id])
         .collect();
-    // Samples of two runs may have the same times, which are no step apart.
+    // Samples of different runs may have equal times, which are not a step apart.
     whole.dedup();
     let ids = sorted(ids.to_vec());
     let times = ids.iter().map(|&id| all[id]).collect();
     (ids, times, usual_step_seconds(&whole))
 }
 
-/// The series of places that are `stride` steps apart, each as long as its run lets it be. Every place is in one of
-/// them.
+/// Series of indices that are `stride` steps apart, each as long as its run allows. Every index is in exactly one
+/// series.
 fn series(times: &[Time], step: Option<i64>, stride: usize) -> Vec<Vec<usize>> {
     let mut runs: Vec<std::ops::Range<usize>> = Vec::new();
     for place in 0..times.len() {
@@ -92,7 +91,8 @@ fn series(times: &[Time], step: Option<i64>, stride: usize) -> Vec<Vec<usize>> {
     runs.into_iter().flat_map(dealt).collect()
 }
 
-/// The places of all clips that lie in one run, by their first frame. `times` ascend; `step` is that of the data.
+/// The frame indices of all clips that lie within one run, ordered by first frame. `times` ascend; `step` is the time
+/// step of the data.
 pub fn whole(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Vec<usize>> {
     let all = series(times, step, shape.stride);
     let mut clips: Vec<Vec<usize>> = all
@@ -103,7 +103,7 @@ pub fn whole(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Vec<usi
     clips
 }
 
-/// Clips in which every place is taken once, in order of the first place that is taken. `times` ascend; `step` is that
+/// Clips that cover every time exactly once, ordered by the first time covered. `times` ascend; `step` is the time step
 /// of the data.
 ///
 /// # Example
@@ -128,8 +128,8 @@ pub fn windows(times: &[Time], step: Option<i64>, shape: ClipShape) -> Vec<Windo
             let taken: Vec<usize> = (phase..series.len()).step_by(shape.every).collect();
             for taken in taken.chunks(shape.answers()) {
                 let mut first = taken[0];
-                // A clip that would reach over the end of its run begins earlier, if its answers still fit: better than
-                // repeating the last frame.
+                // A clip that would extend past its run starts earlier if its outputs still cover the same times:
+                // better than repeating the last frame.
                 while first + shape.frames - 1 > last && first >= shape.every {
                     let ends = first - shape.every + (shape.answers() - 1) * shape.every;
                     if ends < taken[taken.len() - 1] {

@@ -1,7 +1,7 @@
-//! The version of this program, precise enough to tell builds apart.
+//! The program version, precise enough to distinguish builds.
 
-/// The version, a hash of the sources that decide numbers, and how they were compiled: the same text on ranks that run
-/// the same program.
+/// Returns the version, a hash of the sources that affect results, and the build settings. Ranks that run the same
+/// program get the same text.
 ///
 /// # Example
 /// ```

@@ -1,4 +1,4 @@
-//! What can stop a training or an inference.
+//! The errors of training and inference.
 
 use crate::comm::{CommError, Communicator, agree};
 use rustix::io::Errno;
@@ -10,21 +10,21 @@ use std::path::PathBuf;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, JobError>;
 
-/// Everything that a recipe, a file, a device or numbers can cause.
+/// Every error that a recipe, a file, a device or numerical values can cause.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// A recipe that cannot be used.
+    /// The recipe is invalid.
     #[error("bad recipe{}: {reason}", path.as_ref().map_or(String::new(), |p| format!(" `{}`", p.display())))]
     Recipe {
         /// The file, if it came from one.
         path: Option<PathBuf>,
         /// Line, key, what is wrong and what would be right.
         reason: String,
-        /// Whether the recipe was changed, and has a key that says nothing about the network that it then has.
+        /// Whether the recipe was changed but still has a key that does not apply to its new network.
         keeps_foreign_key: bool,
     },
-    /// A description of a machine that cannot be used.
+    /// A machine description is invalid.
     #[error("bad machine `{name}`: {reason}")]
     Machine {
         /// Its name or file.
@@ -32,17 +32,17 @@ pub enum JobError {
         /// Line, key, what is wrong and what would be right.
         reason: String,
     },
-    /// A job that a machine or its batch system cannot have.
+    /// A job that the machine or its batch system does not support.
     #[error("`{option}`: expected {expected}, found {found}")]
     Submit {
         /// The option of the command, or the key of the machine's file.
         option: &'static str,
-        /// What it may be there.
+        /// The allowed values.
         expected: String,
-        /// What was asked for.
+        /// The requested value.
         found: String,
     },
-    /// A model cannot be used on these data.
+    /// A model cannot be used on this input.
     #[error("the model `{}` does not fit its input:\n  {}", model.display(), reasons.join("\n  "))]
     Contract {
         /// The model file.
@@ -50,20 +50,20 @@ pub enum JobError {
         /// One sentence for each disagreement.
         reasons: Vec<String>,
     },
-    /// A training cannot begin with the weights of a model.
+    /// Training cannot start from the weights of a model.
     #[error("cannot start from the model `{}`: {reason}", model.display())]
     StartFrom {
         /// The model file.
         model: PathBuf,
-        /// What is another one.
+        /// What differs.
         reason: String,
     },
-    /// Models whose answers cannot be averaged.
+    /// Models whose outputs cannot be averaged.
     #[error("the models {} do not go together: {reason}", quoted(models))]
     Ensemble {
         /// The model files.
         models: Vec<PathBuf>,
-        /// Why their answers have no mean.
+        /// Why not.
         reason: String,
     },
     /// A model file without a usable contract.
@@ -71,7 +71,7 @@ pub enum JobError {
     NoContract {
         /// The model file.
         path: PathBuf,
-        /// What is missing or cannot be read.
+        /// What is missing or unreadable.
         reason: String,
     },
     /// Weights of a model are NaN or infinite.
@@ -79,12 +79,12 @@ pub enum JobError {
     Weights {
         /// The model file.
         model: PathBuf,
-        /// The first tensor that has such values.
+        /// The first tensor with non-finite values.
         tensor: String,
-        /// How many of its values.
+        /// The number of its non-finite values.
         count: usize,
     },
-    /// A network gives NaN or infinities: what it computes with overflowed.
+    /// A network outputs NaN or infinities: its computation overflowed.
     #[error("the output of the model `{}` at {time}{} is not finite at {points} points", model.display(), origin.as_ref().map_or(String::new(), |file| format!(" ({file})")))]
     NotFinite {
         /// The model file.
@@ -93,7 +93,7 @@ pub enum JobError {
         time: String,
         /// The files of the fields, if they are known.
         origin: Option<String>,
-        /// Pixels of a mask, and cells of a detector.
+        /// Number of affected pixels of a mask or cells of a detector.
         points: usize,
     },
     /// Another process writes to the folder.
@@ -101,17 +101,17 @@ pub enum JobError {
     Locked {
         /// The run's or the output's folder.
         folder: PathBuf,
-        /// Process and machine, if the lock file says so.
+        /// Process and machine, if the lock file names them.
         holder: Option<String>,
     },
-    /// A folder that all ranks write to is not one and the same for them.
+    /// The output folder is not the same folder on all ranks.
     #[error("rank {rank} cannot write into `{}`, which the first rank made for all: {source}", folder.display())]
     NotShared {
         /// The rank.
         rank: usize,
         /// The output's folder.
         folder: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A run cannot be continued with these settings.
@@ -122,37 +122,37 @@ pub enum JobError {
         /// What changed.
         reason: String,
     },
-    /// The loss or the gradients are not finite any more.
+    /// The loss or the gradients are no longer finite.
     #[error("training diverged at step {step}: {reason}")]
     Diverged {
         /// Steps done before.
         step: u64,
-        /// What was seen, over how many steps.
+        /// What happened, over how many steps.
         reason: String,
     },
     /// The machine has too little memory for the run.
     #[error("training needs {:.1} GB of memory, {:.1} GB are to be had{}", *needed as f64 / 1e9, *available as f64 / 1e9, match ranks { 1 => String::new(), _ => format!(" for each of {ranks} ranks that share a memory") })]
     Memory {
-        /// Bytes at the peak, predicted; of a network whose values alone do not fit, those of the values.
+        /// Predicted peak memory in bytes; if the network's values alone do not fit, their size.
         needed: u64,
-        /// Bytes that the process may hold.
+        /// Bytes that the process may use.
         available: u64,
         /// Ranks that share the machine's memory.
         ranks: u64,
-        /// Settings that would fit, as options of the command line; the one that changes least first.
+        /// Settings that would fit, as command-line options, smallest change first.
         fits: Vec<String>,
     },
-    /// Inference does not fit into the memory that it was given, in however many strips.
+    /// Inference does not fit into the memory limit with any number of strips.
     #[error("inference needs at least {:.2} GB of memory, {:.2} GB are to be had{}", *needed as f64 / 1e9, *available as f64 / 1e9, batch.map_or(String::new(), |batch| format!("; a batch of {batch} would fit")))]
     Strips {
-        /// Bytes at the peak, predicted, for the number of strips that needs least.
+        /// Predicted peak memory in bytes, for the most economical number of strips.
         needed: u64,
-        /// Bytes that it may hold.
+        /// The memory limit in bytes.
         available: u64,
         /// A smaller batch that would fit, if there is one.
         batch: Option<std::num::NonZeroUsize>,
     },
-    /// A file of this crate holds what it should not.
+    /// A file of this crate has invalid contents.
     #[error("`{}` is damaged: {reason}", path.display())]
     Damaged {
         /// The file.
@@ -163,20 +163,20 @@ pub enum JobError {
     /// A worker thread ended without a result.
     #[error("the {0} thread panicked: this is a bug")]
     Thread(&'static str),
-    /// Ranks could not talk to each other, or disagree.
+    /// Ranks could not communicate, or disagree.
     #[error("{0}")]
     Comm(CommError),
-    /// Ranks that had the same parameters have them no longer.
+    /// Ranks no longer hold the same parameters.
     #[error("{0}, although they began alike: what was learnt since the last check is of no use")]
     Apart(CommError),
-    /// This rank cannot go on, and its group with it; other groups do its steps. Its process is to retire
-    /// ([`crate::train::Team::retire`]): the job would end with it.
+    /// This rank and its group cannot continue; other groups take over their steps. The process must retire
+    /// ([`crate::train::Team::retire`]), because exiting would end the job.
     #[error("this rank gives up, and its group with it; the other groups go on")]
     GaveUp(#[source] Box<JobError>),
-    /// All groups are lost, each of whose ranks said why itself, and there is something left to do: what follows `left`.
+    /// All groups are lost, and each of their ranks has reported why; `left` describes the unfinished work.
     #[error("no group is left {0}")]
     NoGroup(String),
-    /// Another rank of the job failed, and says why itself.
+    /// Another rank of the job failed and reports the reason.
     #[error("another rank failed; its own message says why")]
     Elsewhere,
     /// Reading or writing data failed.
@@ -187,7 +187,7 @@ pub enum JobError {
     Model(ModelError),
 }
 
-/// Paths in a sentence.
+/// Formats paths for a sentence.
 fn quoted(paths: &[PathBuf]) -> String {
     let paths: Vec<String> = (paths.iter())
         .map(|path| format!("`{}`", path.display()))
@@ -196,7 +196,7 @@ fn quoted(paths: &[PathBuf]) -> String {
 }
 
 impl JobError {
-    /// A recipe that cannot be used, where its file is not known.
+    /// An invalid recipe whose file is unknown.
     pub(crate) fn recipe(reason: String) -> Self {
         Self::Recipe {
             path: None,
@@ -205,8 +205,9 @@ impl JobError {
         }
     }
 
-    /// Whether it may be the bytes of a file that are wrong, and not the way to them, this process or its device, or what
-    /// they are for. Only what is listed: of a checkpoint that is damaged a run loses the steps since the one before.
+    /// Whether the bytes of a file may be at fault, rather than access to it, this process, its device or the use of
+    /// the file. Only the listed errors qualify, because treating a checkpoint as damaged costs the run the steps since
+    /// the previous one.
     pub(crate) fn may_be_damage(&self) -> bool {
         match self {
             Self::Damaged { .. } => true,
@@ -221,7 +222,7 @@ impl JobError {
         }
     }
 
-    /// A file that holds what it should not.
+    /// A file with invalid contents.
     pub(crate) fn damaged(path: impl Into<PathBuf>, reason: impl std::fmt::Display) -> Self {
         Self::Damaged {
             path: path.into(),
@@ -230,8 +231,7 @@ impl JobError {
     }
 }
 
-/// Whether a file, or a part of it, is gone: after a crash between two renames, or from a disk or file system that cannot
-/// read its own blocks any more.
+/// Whether a file, or a part of it, is gone: after a crash between two renames, or because its blocks are unreadable.
 fn is_lost(source: &std::io::Error) -> bool {
     let is_short = [ErrorKind::NotFound, ErrorKind::UnexpectedEof].contains(&source.kind());
     let of_blocks = [
@@ -244,8 +244,8 @@ fn is_lost(source: &std::io::Error) -> bool {
     is_short || Errno::from_io_error(source).is_some_and(|error| of_blocks.contains(&error))
 }
 
-/// Whether the way to a file failed and not the file: a server is away, or a parallel file system has shut this machine
-/// out for a while.
+/// Whether access to a file failed rather than the file itself: a server is down, or a parallel file system has evicted
+/// this machine for a while.
 #[must_use]
 pub fn is_away(source: &std::io::Error) -> bool {
     let of_network = [
@@ -256,7 +256,7 @@ pub fn is_away(source: &std::io::Error) -> bool {
         ErrorKind::NetworkUnreachable,
         ErrorKind::NetworkDown,
     ];
-    // Lustre's word for it, which Rust has no name for.
+    // Lustre's error code, which Rust has no name for.
     let is_shut_out = Errno::from_io_error(source) == Some(Errno::SHUTDOWN);
     is_shut_out || of_network.contains(&source.kind())
 }
@@ -268,7 +268,7 @@ impl From<candle_core::Error> for JobError {
 }
 
 impl From<ModelError> for JobError {
-    /// Where ranks could not normalise together, what kept them from it: to others that is as any failure between ranks.
+    /// If ranks could not normalise together, the cause: for the others this is like any failure between ranks.
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::BatchNormRanks(source) => match source.downcast::<CommError>() {
@@ -286,7 +286,7 @@ impl From<CommError> for JobError {
     }
 }
 
-/// What this rank got, if no rank failed. All ranks call it.
+/// Returns this rank's result if no rank failed. All ranks call it.
 ///
 /// # Errors
 /// This rank's own; [`JobError::Elsewhere`] if another failed; [`JobError::Comm`].

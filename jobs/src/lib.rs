@@ -1,16 +1,17 @@
-//! Training and inference: from a recipe and a sample store to a model, from a model and an archive to masks.
+//! Training and inference: a recipe and a sample store give a model; a model and an archive give masks.
 //!
-//! Read [`train::train`] and [`infer::infer`] first. Nothing here prints: both tell a closure what happens, and stop
-//! when a flag is set, leaving behind what the next call continues from.
+//! Start with [`train::train`] and [`infer::infer`]. Nothing here prints: both report progress through a closure.
+//! Setting a flag stops them, and the next call resumes from the state that they leave on disk.
 //!
 //! - Training: [`recipe`], [`mod@train`], [`tune`] (a search over recipes), [`clips`] (samples of networks over time).
-//! - Inference: [`mod@infer`], [`contract`] (what a model file says of its channels, normalisation, grid and network).
-//! - Ranks: [`comm`], [`staging`] (a store to the disk of every node).
-//! - Before a job is sent: [`machine`], [`performance`] (how long a step takes), [`launch`] (job scripts).
-//! - A run's folder: [`run_dir`], [`lock`], [`metrics`], [`tensorboard`], [`code`] (which program wrote it).
+//! - Inference: [`mod@infer`], [`contract`] (the channels, normalisation, grid and network recorded in a model file).
+//! - Ranks: [`comm`], [`staging`] (copies a store to the local disk of every node).
+//! - Job planning: [`machine`], [`performance`] (predicted step times), [`launch`] (job scripts).
+//! - Run folders: [`run_dir`], [`lock`], [`metrics`], [`tensorboard`], [`code`] (identifies the program that wrote a
+//!   run).
 //!
 //! # Example
-//! A recipe that comes with the program, changed, and the script of a job that trains by it.
+//! Loads a built-in recipe with two overrides, and writes the job script that trains with it.
 //! ```
 //! use squall_jobs::launch::{Job, script};
 //! use squall_jobs::{Machine, Recipe};
@@ -24,7 +25,8 @@
 //! # Ok::<(), squall_jobs::JobError>(())
 //! ```
 
-// With MPI or NCCL not forbidden, but denied: `comm::mpi::ffi` and `comm::nccl::ffi` allow it for themselves.
+// `unsafe` is forbidden without MPI and NCCL. With them it is only denied, so that `comm::mpi::ffi` and
+// `comm::nccl::ffi` can allow it.
 #![cfg_attr(not(any(feature = "mpi", feature = "nccl")), forbid(unsafe_code))]
 #![deny(unsafe_code)]
 

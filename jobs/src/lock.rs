@@ -1,4 +1,4 @@
-//! One writer per folder.
+//! Folder locks: one writer per folder.
 
 use crate::error::{JobError, Result};
 use squall_data::DataError;
@@ -6,16 +6,16 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
 
-/// Holds a folder until dropped. The system lets go of it also when the process is killed, so it is never stale.
+/// Holds a folder until dropped. The system releases the lock when the process is killed, so it is never stale.
 #[derive(Debug)]
 pub struct FolderLock {
     _file: File,
 }
 
 impl FolderLock {
-    /// Takes a folder, creating it if needed.
+    /// Locks a folder, creating it if needed.
     ///
-    /// On a file system without locks it only warns: refusing to work there would help nobody.
+    /// On a file system without locks it only warns, because refusing to work there would help nobody.
     ///
     /// # Errors
     /// [`JobError::Locked`] naming the process that holds it; [`JobError::Data`].
@@ -44,7 +44,7 @@ impl FolderLock {
         Ok(Self { _file: file })
     }
 
-    /// Refuses a folder that a process holds, without a trace in it. Where that cannot be told it is free.
+    /// Fails if a process holds the folder; leaves no trace in it. Counts as free where locks cannot be queried.
     ///
     /// # Errors
     /// [`JobError::Locked`] naming the process that holds it.
@@ -54,13 +54,13 @@ impl FolderLock {
         };
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Err(locked(folder, file)),
-            // Let go of with the file.
+            // The lock is released with the file.
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
     }
 }
 
-/// Who holds a folder, as the file of its lock says.
+/// The error that names the holder of a folder, as recorded in its lock file.
 fn locked(folder: &Path, mut file: File) -> JobError {
     let mut holder = String::new();
     let _ = file.read_to_string(&mut holder);

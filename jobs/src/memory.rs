@@ -1,4 +1,4 @@
-//! Whether a training run fits into the machine's memory, and what would.
+//! Predicts whether a training run fits into memory, and which settings would fit.
 
 mod available;
 mod values;
@@ -13,36 +13,36 @@ use squall_model::summary::Summary;
 use squall_model::{Backend, Recompute, SavedActivations, Storage};
 use std::ops::Range;
 
-/// Who trains together, as far as memory asks.
+/// How ranks share a step and memory.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sharing {
-    /// Samples of a batch on this rank.
+    /// Samples per batch on this rank.
     pub batch: usize,
-    /// Batches of a step: those of all ranks that do it together.
+    /// Batches per step, over all its ranks.
     pub step_batches: usize,
-    /// Ranks that this memory is to hold: those of the node, or one of a GPU.
+    /// Ranks that share this memory: those of the node, or one per GPU.
     pub memory_ranks: u64,
 }
 
-/// What a training step's memory is predicted from.
+/// The quantities from which a training step's memory is predicted.
 #[derive(Debug)]
 pub(crate) struct Demand {
     pub summary: Summary,
     pub backend: Backend,
     pub storage: Storage,
-    /// Values that the optimiser keeps, and those of an average.
+    /// Number of values in the optimiser state and the average.
     pub state: usize,
-    /// Values that rounded kernels and an optimiser's work take, counted as f32; they are not sent to other ranks.
+    /// Number of values in rounded kernels and the optimiser's workspace, counted as f32; they are not sent to other
+    /// ranks.
     pub beside: usize,
-    /// Bytes of a sample in all batches that are read ahead.
+    /// Bytes per sample in all prefetched batches.
     pub loaded: u64,
-    /// Whether the first rank's state goes to others before the first step.
+    /// Whether the first rank broadcasts its state before the first step.
     pub spreads: bool,
 }
 
 impl Demand {
-    /// Bytes at the peak: of a step of `batch` samples or, if that needs more, of sending the first rank's state to
-    /// all.
+    /// Peak bytes: of a step of `batch` samples or, if larger, of broadcasting the first rank's state.
     pub fn bytes(&self, batch: usize) -> u64 {
         self.bytes_with(batch, &self.storage)
     }
@@ -50,7 +50,7 @@ impl Demand {
     fn bytes_with(&self, batch: usize, storage: &Storage) -> u64 {
         let held = self.state + self.beside;
         let step = (self.summary).training_bytes(self.backend, batch, storage, held);
-        // With a GPU the message lies in the host's memory.
+        // With a GPU the message is in host memory.
         let spreading = match self.spreads && !self.backend.is_gpu() {
             true => self.summary.spreading_bytes(self.state) + 4 * self.beside as u64,
             false => 0,
@@ -58,7 +58,7 @@ impl Demand {
         step.max(spreading) + batch as u64 * self.loaded
     }
 
-    /// Refuses a run of which this rank needs more than `available` bytes, unless the recipe says to go on.
+    /// Rejects a run if this rank needs more than `available` bytes, unless the recipe overrides the check.
     ///
     /// # Errors
     /// [`JobError::Memory`] with the settings that would fit.
@@ -79,7 +79,7 @@ impl Demand {
             tracing::warn!("{}", too_little(Vec::new()));
             return Ok(());
         }
-        // Ranks that share a global batch have equal parts of it, of both kinds of samples.
+        // Ranks that share a global batch get equal parts of it, of both kinds of samples.
         let (key, batches) = match recipe.distributed.global_batch {
             None => ("training.batch", 1),
             Some(_) => ("distributed.global_batch", sharing.step_batches),
@@ -88,14 +88,14 @@ impl Demand {
         let unlabelled = detection.unlabelled_per_batch / batches.max(1);
         let smaller = |batch: usize| {
             let mut words = format!("--set {key}={}", batch * batches);
-            // One with a label must be left.
+            // At least one labelled sample must remain.
             if unlabelled >= batch {
                 let beside = (batch - 1) * batches;
                 words += &format!(" --set detection.unlabelled_per_batch={beside}");
             }
             words
         };
-        // Pseudo-labels are for samples without labels, so at least one of these must be left.
+        // Pseudo-labels apply to unlabelled samples, so at least one of these must remain.
         let least = match unlabelled > 0 && detection.pseudo_labels.is_some() {
             true => 2,
             false => 1,
@@ -105,9 +105,9 @@ impl Demand {
         Err(too_little(fits))
     }
 
-    /// The setting that computes the same step in several batches, each the largest part of this one that fits.
+    /// The setting that splits the same step into several batches, each the largest divisor of this one that fits.
     fn in_parts(&self, recipe: &Recipe, batch: usize, available: u64) -> Option<String> {
-        // Groups take one batch a step, and every batch needs its part of the samples without labels.
+        // Groups take one batch per step, and every batch needs its share of the unlabelled samples.
         if recipe.distributed.groups.is_some() || recipe.detection.unlabelled_per_batch > 0 {
             return None;
         }
@@ -121,8 +121,8 @@ impl Demand {
         })
     }
 
-    /// Settings that fit, the one that changes least first: how activations are kept for the same batch, which is the
-    /// end of the smaller ones, then the largest of these for how they are kept now, then the largest of all.
+    /// Settings that fit, smallest change first: first another way to keep activations at the same batch size, then the
+    /// largest batch that fits without changing that, then the largest batch overall.
     fn fits(
         &self,
         smaller: Range<usize>,
@@ -150,7 +150,7 @@ impl Demand {
         }
         if found.is_empty() {
             let best = ways.filter_map(|way| Some((largest(&with(way))?, way)));
-            // The first of equals: what costs least time and precision.
+            // The first of equal batches: it costs the least time and precision.
             let best = best.reduce(|a, b| if b.0 > a.0 { b } else { a });
             found.extend(best.map(|(batch, way)| settings(Some(smaller_batch(batch)), way, now)));
         }
@@ -158,7 +158,7 @@ impl Demand {
     }
 }
 
-/// Overrides of a recipe as the command line takes them.
+/// Formats recipe overrides as command-line options.
 fn settings(
     batch: Option<String>,
     (recompute, saved): (Recompute, SavedActivations),

@@ -1,7 +1,7 @@
-//! `metrics.jsonl`: one JSON object per line, the same bytes whether or not the run was interrupted.
+//! `metrics.jsonl`: one JSON object per line. An interrupted and resumed run writes the same bytes as an uninterrupted
+//! one.
 //!
-//! Times of the clock are not in it but in `timing.jsonl`, so that the metrics of two runs can be compared byte by
-//! byte.
+//! Wall-clock times are in `timing.jsonl` instead, so that the metrics of two runs can be compared byte by byte.
 
 use crate::error::{JobError, Result};
 use crate::train::StalenessSummary;
@@ -22,13 +22,13 @@ pub enum Metric {
         step: u64,
         /// Epoch, counted from 0.
         epoch: u64,
-        /// Weighted mean cross entropy; none if it was not finite.
+        /// Weighted mean cross entropy; `None` if it was not finite.
         loss: Option<f64>,
-        /// Norm of the gradient before clipping; none if it was not finite.
+        /// Norm of the gradient before clipping; `None` if it was not finite.
         gradient_norm: Option<f64>,
         /// Learning rate.
         learning_rate: f32,
-        /// Whether the parameters were left as they were because loss or gradient was not finite.
+        /// Whether the step was skipped because loss or gradient was not finite.
         skipped: bool,
     },
     /// A validation.
@@ -40,27 +40,27 @@ pub enum Metric {
         /// Whether it is the best so far.
         best: bool,
     },
-    /// With groups: whose gradients a step used, and how old the parameters were that they are of.
+    /// With groups: whose gradients a step used, and their staleness.
     Update {
         /// Steps done, this one included.
         step: u64,
-        /// Which group, counted from 0.
+        /// The group, counted from 0.
         group: usize,
-        /// Updates by others since the group had read the parameters, on the first server.
+        /// Number of updates by other groups since this group read the parameters, on the first server.
         staleness: u64,
     },
-    /// With groups: how old parameters were so far.
+    /// With groups: staleness so far.
     Staleness {
         /// Steps done.
         step: u64,
-        /// Over all updates.
+        /// Statistics over all updates.
         #[serde(flatten)]
         staleness: StalenessSummary,
     },
 }
 
 impl Metric {
-    /// Steps done when it was written.
+    /// Steps done when the line was written.
     pub fn step(&self) -> u64 {
         match self {
             Self::Step { step, .. }
@@ -71,20 +71,20 @@ impl Metric {
     }
 }
 
-/// A line of `timing.jsonl`: the mean over the steps since the line before.
+/// A line of `timing.jsonl`: means over the steps since the previous line.
 #[derive(Debug, Serialize)]
 pub(crate) struct Timing {
     /// Steps done.
     pub step: u64,
     /// Seconds per step.
     pub step_seconds: f64,
-    /// Seconds per step in which the network waited for data.
+    /// Seconds per step spent waiting for data.
     pub wait_seconds: f64,
     /// Samples per second.
     pub samples_per_second: f64,
 }
 
-/// Appends lines to a file; each is flushed whole.
+/// Appends lines to a file, flushing after each.
 #[derive(Debug)]
 pub(crate) struct JsonLines {
     path: PathBuf,
@@ -92,8 +92,8 @@ pub(crate) struct JsonLines {
 }
 
 impl JsonLines {
-    /// Opens a file to append to, creating it if needed. A last line without its end, as a full disk leaves it, goes: the
-    /// next one would be written behind it.
+    /// Opens a file for appending, creating it if needed. Removes an incomplete last line, as a full disk may leave it,
+    /// because the next line would be appended to it.
     ///
     /// # Errors
     /// [`JobError::Data`].
@@ -124,7 +124,7 @@ impl JsonLines {
         Ok(written.map_err(DataError::io("append to", &self.path))?)
     }
 
-    /// Makes sure that the lines so far survive a power cut.
+    /// Syncs the lines so far to disk.
     ///
     /// # Errors
     /// [`JobError::Data`].
@@ -134,12 +134,12 @@ impl JsonLines {
     }
 }
 
-/// JSON of a value of ours, on one line.
+/// Serialises a value of ours to one line of JSON.
 pub(crate) fn to_json(value: &impl Serialize, path: &Path) -> Result<String> {
     serde_json::to_string(value).map_err(no_json(path))
 }
 
-/// The same on several lines, for people to read.
+/// The same, pretty-printed.
 pub(crate) fn to_pretty_json(value: &impl Serialize, path: &Path) -> Result<String> {
     serde_json::to_string_pretty(value).map_err(no_json(path))
 }
@@ -148,15 +148,15 @@ fn no_json(path: &Path) -> impl FnOnce(serde_json::Error) -> JobError {
     move |error| JobError::damaged(path, format!("cannot be written as JSON: {error}"))
 }
 
-/// A number; JSON has `null` for what is none.
+/// A number; `null` in JSON stands for NaN.
 pub(crate) fn number_or_nan<'a, D: serde::Deserializer<'a>>(
     reader: D,
 ) -> std::result::Result<f64, D::Error> {
     Ok(Option::deserialize(reader)?.unwrap_or(f64::NAN))
 }
 
-/// A path in a report. JSON has no bytes that are no text: such are told as `\u{fffd}`, since a report that is refused for
-/// them would tell nothing at all.
+/// A path in a report. Bytes that are not valid UTF-8 become `\u{fffd}`, since failing to write the report would be
+/// worse.
 pub(crate) fn path_as_text<S: serde::Serializer>(
     path: &Path,
     writer: S,
@@ -164,7 +164,7 @@ pub(crate) fn path_as_text<S: serde::Serializer>(
     writer.serialize_str(&path.to_string_lossy())
 }
 
-/// The same of several.
+/// The same for several paths.
 pub(crate) fn paths_as_text<S: serde::Serializer>(
     paths: &[PathBuf],
     writer: S,
@@ -172,10 +172,10 @@ pub(crate) fn paths_as_text<S: serde::Serializer>(
     writer.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
 }
 
-/// The metrics of a run; none if the file is not there. A last line without its end is left out.
+/// Reads the metrics of a run; empty if the file does not exist. An incomplete last line is ignored.
 ///
 /// # Errors
-/// [`JobError::Damaged`] naming the line that is no metric; [`JobError::Data`].
+/// [`JobError::Damaged`] naming an invalid line; [`JobError::Data`].
 pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -189,8 +189,8 @@ pub fn read_metrics(path: &Path) -> Result<Vec<Metric>> {
     whole.lines().enumerate().map(parse).collect()
 }
 
-/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one; also the
-/// validations after the steps of `again`, which were under way and are done again.
+/// Drops what was written after `step`, so that a resumed run writes the same file as an uninterrupted one; also drops
+/// the validations after the steps of `again`, which were interrupted and will be repeated.
 ///
 /// # Errors
 /// As [`read_metrics`]; [`JobError::Data`] if the file cannot be replaced.

@@ -6,7 +6,7 @@ use crate::recipe::Recipe;
 use squall_data::{DataError, atomic};
 use std::path::{Path, PathBuf};
 
-/// A run's folder, held by one process.
+/// A run's folder, locked by one process.
 ///
 /// ```text
 /// RUN/best.safetensors         the model with the best validation score so far
@@ -26,7 +26,7 @@ pub struct RunDir {
 }
 
 impl RunDir {
-    /// Takes the folder, creating it if needed.
+    /// Locks the folder, creating it if needed.
     ///
     /// # Errors
     /// [`JobError::Locked`] if another process trains there; [`JobError::Data`].
@@ -55,7 +55,7 @@ impl RunDir {
         self.folder.join("last.safetensors")
     }
 
-    /// What training continues from.
+    /// The checkpoint from which training resumes.
     pub fn checkpoint(&self) -> PathBuf {
         let [newest, _] = Self::checkpoints_of(&self.folder);
         newest
@@ -67,10 +67,10 @@ impl RunDir {
         previous
     }
 
-    /// Whether there is something to continue from.
+    /// Whether there is a checkpoint to resume from.
     ///
     /// # Errors
-    /// [`JobError::Data`] if the file system does not say: a run that then began anew would replace what is there.
+    /// [`JobError::Data`] if the file system does not answer: a run started afresh would overwrite what is there.
     pub(crate) fn has_checkpoint(&self) -> Result<bool> {
         for path in Self::checkpoints_of(&self.folder) {
             if path.try_exists().map_err(DataError::io("read", &path))? {
@@ -80,7 +80,7 @@ impl RunDir {
         Ok(false)
     }
 
-    /// Both checkpoints of a run that need not be opened, by its folder: the newest and the one before.
+    /// The newest and the previous checkpoint of a run, by its folder, without opening the run.
     pub(crate) fn checkpoints_of(folder: &Path) -> [PathBuf; 2] {
         ["checkpoint.safetensors", "checkpoint.previous.safetensors"].map(|name| folder.join(name))
     }
@@ -90,7 +90,7 @@ impl RunDir {
         Self::metrics_of(&self.folder)
     }
 
-    /// Losses and scores of a run that need not be opened, by its folder.
+    /// The metrics file of a run, by its folder, without opening the run.
     pub fn metrics_of(folder: &Path) -> PathBuf {
         folder.join("metrics.jsonl")
     }
@@ -110,10 +110,10 @@ impl RunDir {
         self.folder.join("run.json")
     }
 
-    /// Refuses a folder that holds a run of a recipe with other results.
+    /// Fails if the folder holds a run whose recipe gives other results.
     ///
-    /// How long a part of a run may take and how often it saves may change between the parts
-    /// ([`Recipe::changes_of_result`]); how long the run is may not, on which schedules depend.
+    /// Time limits and saving intervals may change between parts of a run ([`Recipe::changes_of_result`]); its length
+    /// may not, because schedules depend on it.
     ///
     /// # Errors
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
@@ -144,7 +144,7 @@ impl RunDir {
         }
     }
 
-    /// Writes the resolved recipe of a run that begins, or that is known to go on.
+    /// Writes the resolved recipe of a run that starts, or that may resume.
     ///
     /// # Errors
     /// [`JobError::Data`].

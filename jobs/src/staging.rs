@@ -1,8 +1,9 @@
-//! A sample store to the disk of every node, by all ranks of a job: each sample is read once from the shared file
-//! system and sent to the nodes that need it.
+//! Copies a sample store to the disk of every node: the ranks of a job read each sample once from the shared file
+//! system and send it to the nodes that need it.
 //!
-//! Who reads and who forwards is a pure plan ([`squall_data::staging`]); here ranks carry it out, each reading ahead
-//! and writing behind. A job that was killed is run again: what is already there, by its checksum, is not moved again.
+//! Who reads and who forwards is a pure plan ([`squall_data::staging`]); this module executes it, with read-ahead and
+//! write-behind on each rank. A killed job can be restarted: samples that are present, by checksum, are not moved
+//! again.
 
 use crate::comm::layout::Nodes;
 use crate::comm::{Communicator, agree, doing};
@@ -18,31 +19,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Instant;
 
-/// Samples that a rank has read ahead, or has still to write: enough to keep disk and network busy at once.
+/// Samples buffered between reading and writing on each rank: enough to keep disk and network busy at once.
 const AHEAD: usize = 2;
 
-/// What [`stage_local`] is about to do, or has done, over all ranks.
+/// What [`stage_local`] will do or has done, over all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LocalReport {
-    /// Nodes that get samples.
+    /// Nodes that receive samples.
     pub nodes: usize,
     /// Ranks that move them.
     pub ranks: usize,
     /// Samples that each node holds at the end.
     pub samples_per_node: usize,
-    /// Samples, counted on every node, that were there already.
+    /// Samples already present, summed over nodes.
     pub already: u64,
-    /// Bytes from the shared file system.
+    /// Bytes read from the shared file system.
     pub read_bytes: u64,
-    /// Bytes between nodes.
+    /// Bytes sent between nodes.
     pub sent_bytes: u64,
-    /// Bytes to the disks of the nodes.
+    /// Bytes written to the nodes' disks.
     pub written_bytes: u64,
     /// Seconds from the first byte to the last; 0 before the start.
     pub seconds: f64,
 }
 
-/// The number of this rank's node; nodes are counted in the order of their lowest ranks. All ranks call it.
+/// The index of this rank's node; nodes are ordered by their lowest ranks. All ranks call it.
 ///
 /// # Errors
 /// [`JobError::Comm`].
@@ -51,22 +52,22 @@ pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
     Ok(Nodes::agree(comm, &mut *node)?.mine)
 }
 
-/// The folder of a node: its number in place of each `{node}` in the name.
+/// The folder of a node: replaces each `{node}` in the name by its index.
 pub fn folder_of_node(named: &Path, node: usize) -> PathBuf {
     let own = named.to_string_lossy().replace("{node}", &node.to_string());
     PathBuf::from(own)
 }
 
-/// Stages a store, or a share of it, to a folder on every node; gives what was moved, the same on every rank, or none
-/// if `stop` came first.
+/// Copies a store, or a share of it, to a folder on every node. Returns what was moved, identical on every rank, or
+/// `None` if `stop` was set first.
 ///
-/// All ranks call it; each writes into its [`folder_of_node`]. `tell` hears once what is to be moved, then how many of
-/// this rank's samples have been.
+/// All ranks call it; each writes into its [`folder_of_node`]. `tell` is called once with the plan, then with the
+/// number of this rank's samples that have been moved.
 ///
 /// # Errors
-/// [`JobError::Data`] for a store or a disk that cannot be used, or a share that would lose samples;
-/// [`JobError::Locked`] if two nodes have the same folder; [`JobError::Comm`] if ranks disagree. A rank that fails or
-/// stops once bytes move leaves the others waiting: it must end the job.
+/// [`JobError::Data`] for an unusable store or disk, or a share that would lose samples; [`JobError::Locked`] if two
+/// nodes have the same folder; [`JobError::Comm`] if ranks disagree. After a rank fails or stops during the transfer,
+/// the others block: it must end the job.
 pub fn stage_local(
     store: &Store,
     folder: &Path,
@@ -125,7 +126,7 @@ pub fn stage_local(
     Ok(Some(report))
 }
 
-/// The samples that each node is to hold.
+/// The samples that each node must hold.
 fn held(store: &Store, share: Share, nodes: usize) -> Result<Vec<BTreeSet<usize>>> {
     let others = [store.ids(Split::Validation), store.ids(Split::Test)].concat();
     let held = wanted(&store.ids(Split::Train), &others, nodes, share)?;
@@ -138,7 +139,7 @@ fn begin(store: &Store, folder: &Path) -> Result<FolderLock> {
     Ok(lock)
 }
 
-/// What each node lacks of what it is to hold, found by its ranks together.
+/// The samples that each node lacks, determined by its ranks together.
 fn all_missing(
     comm: &mut dyn Communicator,
     node: &dyn Communicator,
@@ -153,7 +154,7 @@ fn all_missing(
         .step_by(node.size())
         .collect();
     let found = all_or_none(comm, copy.holds(&mine).map_err(JobError::from))?;
-    // A flag for each wanted sample, node after node.
+    // One flag per wanted sample, node after node.
     let starts: Vec<usize> = held
         .iter()
         .scan(0, |end, ids| {
@@ -177,7 +178,7 @@ fn all_missing(
     Ok(held.iter().zip(&starts).map(of_node).collect())
 }
 
-/// What the plan moves.
+/// Summarises what the plan moves.
 fn outline(
     copy: &LocalCopy<'_>,
     nodes: &Nodes,
@@ -202,7 +203,7 @@ fn outline(
     }
 }
 
-/// Gives back the room of what is not to be there any more, and refuses to begin what the node's disk cannot hold.
+/// Deletes samples that are no longer wanted, and fails if the node's disk is too small for the rest.
 fn make_room(
     copy: &LocalCopy<'_>,
     folder: &Path,
@@ -226,7 +227,7 @@ fn make_room(
     .into())
 }
 
-/// Carries out this rank's part of the plan; whether it came to the end.
+/// Executes this rank's part of the plan; returns whether it was completed.
 fn move_samples(
     comm: &mut dyn Communicator,
     copy: &LocalCopy<'_>,
@@ -241,7 +242,7 @@ fn move_samples(
         scope.spawn(move || {
             let own = mine.iter().filter(|transfer| transfer.ranks[0] == rank);
             for transfer in own {
-                // Sending fails once the rank has given up.
+                // Sending fails once this rank has given up.
                 if read.send(copy.read(transfer.sample)).is_err() {
                     return;
                 }

@@ -1,4 +1,4 @@
-//! Event files that TensorBoard reads.
+//! Writes event files for TensorBoard.
 //!
 //! # Source
 //! TensorFlow's `core/lib/io/record_writer.h` (framing), `core/util/event.proto` and `core/framework/summary.proto`
@@ -43,7 +43,7 @@ fn masked_crc(bytes: &[u8]) -> u32 {
     crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8)
 }
 
-/// Protocol buffer fields, the few kinds that events need.
+/// Protocol buffer encoding of the few field types that events need.
 mod proto {
     pub(super) fn varint(out: &mut Vec<u8>, mut value: u64) {
         while value >= 0x80 {

@@ -1,4 +1,4 @@
-//! Fields on their way to a GPU: connects the types of the crate for data with those of the crate for models.
+//! Uploads fields to a GPU: converts between the types of the data crate and those of the model crate.
 
 use crate::error::Result;
 use candle_core::{DType, Tensor};
@@ -8,11 +8,11 @@ use squall_model::Backend;
 use squall_model::input::{Arriving, Samples, Scaling, Stored, Uploader};
 use std::sync::Arc;
 
-/// Sends fields of one kind to the GPU.
+/// Uploads fields of one shape and encoding to the GPU.
 #[derive(Debug, Clone)]
 pub(crate) struct Upload(Arc<Uploader>);
 
-/// Fields that were sent: samples one after the other.
+/// Uploaded fields, sample after sample.
 #[derive(Debug)]
 pub(crate) struct Sent {
     arriving: Arriving,
@@ -20,11 +20,11 @@ pub(crate) struct Sent {
 }
 
 impl Upload {
-    /// An upload of fields in this encoding, of which each sample is normalised by one of `factors`; none where the
-    /// host normalises.
+    /// An uploader of fields in this encoding, where each sample is normalised by one of `factors`; `None` if the host
+    /// normalises.
     ///
     /// # Errors
-    /// [`crate::JobError::Model`] if the GPU cannot.
+    /// [`crate::JobError::Model`] if the GPU fails.
     pub fn of(
         backend: Backend,
         encoding: Encoding,
@@ -39,7 +39,7 @@ impl Upload {
         Ok(uploader.map(|uploader| Self(Arc::new(uploader))))
     }
 
-    /// Begins to copy samples, which may be changed as soon as this returns.
+    /// Starts copying samples; the buffer may be reused as soon as this returns.
     ///
     /// # Errors
     /// [`crate::JobError::Model`] if the GPU has no room for them.
@@ -52,12 +52,12 @@ impl Upload {
 }
 
 /// A batch of normalised samples, `(b, h, w, c)` in f32, since the first convolution keeps f32 whatever the others
-/// compute in. Each sample is given by what was sent, its place in that, and which factors it needs.
+/// compute in. Each sample is given by an upload, its index there, and the index of its factors.
 ///
-/// All must have been sent by one [`Upload`].
+/// All uploads must come from one [`Upload`].
 ///
 /// # Errors
-/// [`crate::JobError::Model`] if there are fewer samples of this size.
+/// [`crate::JobError::Model`] if an upload has fewer samples of this size.
 pub(crate) fn normalised<'a>(
     samples: impl IntoIterator<Item = (&'a Sent, usize, usize)>,
     shape: (usize, usize),
@@ -82,7 +82,7 @@ pub(crate) fn normalised<'a>(
     Ok(uploader.normalised(&samples, shape, DType::F32)?)
 }
 
-/// The factors in the type of the model's crate.
+/// Converts the factors to the model crate's type.
 fn scaling(factors: ChannelFactors) -> Scaling {
     let ChannelFactors {
         subtract,

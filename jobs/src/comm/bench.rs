@@ -1,4 +1,4 @@
-//! How long sums over ranks take, method beside method in the same run.
+//! Benchmarks all-reduce methods side by side in one run.
 
 use super::collectives::values;
 use super::{AllReduce, Communicator, Layout, Result, Wire};
@@ -7,57 +7,57 @@ use std::time::Instant;
 
 /// A method to measure.
 pub struct Contestant {
-    /// How it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// What it sends values as.
+    /// The number format on the wire.
     pub wire: Wire,
     /// The method itself.
     pub reduce: Box<dyn AllReduce>,
 }
 
-/// What to measure.
+/// Settings of the benchmark.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BenchOptions {
     /// Lengths of vectors, in values.
     pub lengths: Vec<usize>,
-    /// How often each method sums each length; the median counts. One more comes before, to warm up.
+    /// Runs per method and length, of which the median counts; one warm-up run precedes them.
     pub repetitions: usize,
-    /// The rate of a node's link in each direction, in 10⁶ bits per second, where it is known.
+    /// Bandwidth of a node's link per direction, in 10⁶ bits per second, if known.
     pub link_mbit: Option<f64>,
 }
 
-/// One line of the result.
+/// A row of the result.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct BenchRow {
     /// The method.
     pub name: String,
-    /// What it sent values as.
+    /// The number format on the wire.
     pub wire: Wire,
     /// Length of the vector in values.
     pub values: usize,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Ranks on each.
+    /// Ranks per node.
     pub ranks_per_node: usize,
-    /// Median over the repetitions of the time of the slowest rank.
+    /// Median over the runs of the slowest rank's time.
     pub seconds: f64,
-    /// The shortest of these times.
+    /// Shortest of these times.
     pub fastest_seconds: f64,
-    /// The longest of these times.
+    /// Longest of these times.
     pub slowest_seconds: f64,
-    /// The most bytes that a rank sent for one sum.
+    /// Maximum over ranks of the bytes sent for one sum.
     pub bytes_sent: u64,
-    /// The time that any method needs. On several nodes whose links are known: what every node must send, 2 (N - 1) / N
-    /// of the vector, at full rate. On one node: one pass of all ranks at once over their vectors, as measured between
-    /// the methods.
+    /// Lower bound of the time. On several nodes with known links: what every node must send, 2 (N - 1) / N of the
+    /// vector, at full rate. On one node: one concurrent pass of all ranks over their vectors, as measured between the
+    /// methods.
     pub bound_seconds: Option<f64>,
-    /// Largest difference from the exact average, relative to the largest average.
+    /// Maximum deviation from the exact average, relative to the largest average.
     pub error: f64,
 }
 
-/// A row for every length and method on rank 0, none on the others; the slowest rank's times count.
+/// Returns a row for every length and method on rank 0, and none on the others; the slowest rank's times count.
 ///
-/// Methods take turns within a repetition, so that what else the machine does hits all of them.
+/// Methods alternate within each repetition, so that other load on the machine affects all of them.
 ///
 /// # Errors
 /// Those of the backend.
@@ -126,7 +126,7 @@ pub fn measure(
     Ok(rows)
 }
 
-/// What one rank saw of one method.
+/// Measurements of one method on one rank.
 #[derive(Debug, Clone, Default)]
 struct Sample {
     seconds: Vec<f64>,
@@ -140,7 +140,7 @@ impl Sample {
         self.seconds[self.seconds.len() / 2]
     }
 
-    /// The largest of every figure over all ranks, on rank 0.
+    /// The maximum of every figure over all ranks, on rank 0.
     fn slowest(self, comm: &mut dyn Communicator) -> Result<Option<Self>> {
         let mut figures = self.seconds;
         figures.extend([self.bytes, self.error]);
@@ -165,21 +165,21 @@ impl Sample {
     }
 }
 
-/// Values that differ between ranks and positions, and whose averages are known.
+/// Fills in values that differ between ranks and positions and have known averages.
 fn fill(values: &mut [f32], rank: usize) {
     for (at, value) in values.iter_mut().enumerate() {
         *value = (at % 61) as f32 + rank as f32;
     }
 }
 
-/// Largest difference from the averages of what [`fill`] gave, relative to the largest average.
+/// Maximum deviation from the averages of [`fill`], relative to the largest average.
 fn error(values: &[f32], ranks: usize) -> f64 {
     let shift = (ranks - 1) as f32 / 2.0;
     let worst = values
         .iter()
         .enumerate()
         .map(|(at, value)| (value - ((at % 61) as f32 + shift)).abs())
-        // What is no number is as far off as can be.
+        // NaN counts as an infinite deviation.
         .map(|off| if off.is_nan() { f32::INFINITY } else { off })
         .fold(0.0, f32::max);
     f64::from(worst / (60.0 + shift))

@@ -1,8 +1,8 @@
-//! What a thread is at while it waits for other ranks, in words.
+//! Describes what a thread is doing while it waits for other ranks.
 //!
-//! A message knows its peers and its bytes; that it carries the scores of a validation only the caller knows. The words
-//! stay with the thread, so that nothing in between has to hand them on, and they are read only where a wait has lasted
-//! too long.
+//! A message knows its peers and its bytes, but only the caller knows that it carries, say, validation scores. The
+//! description is thread-local, so that the layers in between need not pass it on, and it is read only when a wait has
+//! lasted too long.
 //!
 //! # Example
 //! ```
@@ -24,12 +24,12 @@ thread_local! {
     static PATIENT: Cell<usize> = const { Cell::new(0) };
 }
 
-/// This thread is at something until this is dropped.
+/// An activity of this thread, which ends when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Doing {
     what: What,
-    /// It belongs to the thread that began it.
+    /// It belongs to the thread that created it.
     not_send: PhantomData<*const ()>,
 }
 
@@ -39,7 +39,7 @@ enum What {
     Patience,
 }
 
-/// From now on this thread is at `what`, inside of what it was at before.
+/// Starts activity `what` on this thread, nested in its current one.
 pub fn begin(what: impl Into<Cow<'static, str>>) -> Doing {
     WORDS.with_borrow_mut(|words| words.push(what.into()));
     Doing {
@@ -48,8 +48,7 @@ pub fn begin(what: impl Into<Cow<'static, str>>) -> Doing {
     }
 }
 
-/// From now on this thread waits as long as it takes: for ranks that do something else meanwhile, and are themselves
-/// watched.
+/// Lets this thread wait without a limit: for ranks that are busy with something else and are themselves watched.
 pub fn patiently() -> Doing {
     PATIENT.set(PATIENT.get() + 1);
     Doing {
@@ -58,13 +57,13 @@ pub fn patiently() -> Doing {
     }
 }
 
-/// Whether this thread waits as long as it takes.
+/// Whether this thread may wait without a limit.
 #[must_use]
 pub fn is_patient() -> bool {
     PATIENT.get() > 0
 }
 
-/// All that this thread is at, the outermost first, and last `this`.
+/// All activities of this thread, outermost first, followed by `this`.
 #[must_use]
 pub fn in_words(this: &str) -> String {
     WORDS.with_borrow(|words| {

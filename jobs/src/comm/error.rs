@@ -1,4 +1,4 @@
-//! What can go wrong between ranks.
+//! Errors of communication between ranks.
 
 use std::time::Duration;
 
@@ -12,69 +12,69 @@ pub enum CommError {
     /// Another rank is gone: its process ended or it gave up.
     #[error("rank {rank}: rank {peer} is gone during {doing}")]
     Gone {
-        /// Who saw it.
+        /// The rank that noticed.
         rank: usize,
-        /// Who is gone.
+        /// The rank that is gone.
         peer: usize,
-        /// The operation under way.
+        /// The operation in progress.
         doing: String,
     },
-    /// There was no progress for too long.
+    /// No progress for too long.
     #[error("rank {rank}: {doing} has not advanced for {:.1} s", waited.as_secs_f64())]
     Stalled {
-        /// Who saw it.
+        /// The rank that noticed.
         rank: usize,
-        /// The operation under way, with bucket and step where there is one.
+        /// The operation in progress, with bucket and step if applicable.
         doing: String,
-        /// How long.
+        /// How long it waited.
         waited: Duration,
     },
-    /// Ranks disagree on something that must be the same on all.
+    /// Ranks differ in something that must be identical.
     #[error("rank {rank}: {what} differs between ranks: {reason}")]
     Differs {
-        /// Who says so.
+        /// The rank that reports it.
         rank: usize,
         /// Recipe, data, code, a tensor.
         what: String,
         /// Which ranks, and how.
         reason: String,
     },
-    /// A message or a buffer has another size than expected.
+    /// A message or a buffer has an unexpected size.
     #[error("rank {rank}: {what}: expected {expected}, got {got}")]
     Size {
-        /// Who saw it.
+        /// The rank that noticed.
         rank: usize,
-        /// What has a size.
+        /// The message or buffer.
         what: String,
-        /// What would be right.
+        /// The expected size.
         expected: usize,
-        /// What was found.
+        /// The actual size.
         got: usize,
     },
-    /// Ranks cannot be arranged as asked.
+    /// Ranks cannot be arranged as requested.
     #[error("{0}")]
     Layout(String),
-    /// The library under it failed.
+    /// The underlying library failed.
     #[error("rank {rank}: {call} failed: {reason}")]
     Library {
-        /// Who saw it.
+        /// The rank that noticed.
         rank: usize,
         /// The function of the library.
         call: &'static str,
-        /// In the library's words.
+        /// The library's message.
         reason: String,
     },
 }
 
 impl CommError {
-    /// That so many values on a GPU were given to what sums in host memory.
+    /// The error when this many values in GPU memory are passed to an engine that sums in host memory.
     pub(crate) fn lent_to_the_host(values: usize) -> Self {
         Self::Layout(format!(
             "{values} values on a GPU given to what sums in host memory"
         ))
     }
 
-    /// That the system gave this rank no thread.
+    /// The error when the system cannot start a thread.
     pub(crate) fn no_thread(rank: usize) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Library {
             rank,
@@ -84,7 +84,7 @@ impl CommError {
     }
 }
 
-/// Refuses a peer that is none of so many ranks.
+/// Rejects a peer outside of `0..size`.
 ///
 /// # Errors
 /// [`CommError::Layout`].

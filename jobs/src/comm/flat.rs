@@ -1,4 +1,4 @@
-//! All ranks alike: one algorithm over all of them.
+//! Flat sums: one algorithm over all ranks.
 
 use super::collectives::{self, Choice, Lane, lane::PIECE_BYTES, values};
 use super::{AllReduce, CommError, Communicator, Result, Wire};
@@ -10,7 +10,7 @@ pub struct Flat {
     lane: Lane,
 }
 
-/// The ranks that give the same colour, with messages that meet no others. All ranks call it.
+/// A communicator of the ranks with the same colour, with separate messages. All ranks call it.
 pub(super) fn group_of(comm: &mut dyn Communicator, colour: u32) -> Result<Box<dyn Communicator>> {
     let rank = comm.rank();
     let group = comm.split(Some(colour), rank)?;
@@ -20,7 +20,7 @@ pub(super) fn group_of(comm: &mut dyn Communicator, colour: u32) -> Result<Box<d
 }
 
 impl Flat {
-    /// The engine over all ranks of `comm`, with messages that no other of its users sees.
+    /// Creates the engine over all ranks of `comm`, with messages separate from its other users.
     ///
     /// # Errors
     /// Those of the backend.
@@ -28,7 +28,7 @@ impl Flat {
         Self::with_pieces(comm, choice, wire, PIECE_BYTES)
     }
 
-    /// The same engine, with messages of at most `piece_bytes` bytes where values are added.
+    /// The same, with messages of at most `piece_bytes` bytes where values are added.
     ///
     /// # Errors
     /// Those of the backend.
@@ -39,7 +39,7 @@ impl Flat {
         piece_bytes: usize,
     ) -> Result<Self> {
         Ok(Self {
-            // So that buckets never meet other messages.
+            // Keeps buckets apart from other messages.
             comm: group_of(comm, 0)?,
             choice,
             lane: Lane::new(wire).pieces_of(piece_bytes),

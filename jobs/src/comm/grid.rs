@@ -1,13 +1,13 @@
-//! Ranks in rows and columns: sums along the row, of the parts along the column, and back along the row.
+//! Sums on a grid of ranks: reduce-scatter along rows, all-reduce along columns, all-gather along rows.
 //!
-//! On a 2-D torus each phase uses links between neighbours only, and a value passes 2 (rows + columns - 2) ranks one
-//! after the other instead of 2 (rows x columns - 1).
+//! On a 2-D torus each phase uses only links between neighbours, and there are 2 (rows + columns - 2) sequential hops
+//! instead of 2 (rows x columns - 1).
 
 use super::collectives::{self, Choice, Lane, ring, values};
 use super::flat::group_of;
 use super::{AllReduce, CommError, Communicator, Result, Wire};
 
-/// Sums over ranks laid out row after row.
+/// An all-reduce over ranks arranged row by row.
 pub struct Grid {
     row: Box<dyn Communicator>,
     column: Box<dyn Communicator>,
@@ -16,7 +16,8 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Over all ranks of `comm`; rank `r` is in row `r / columns`. Rows go by rings, columns as chosen.
+    /// Creates a grid over all ranks of `comm`; rank `r` is in row `r / columns`. Rows use rings, columns the given
+    /// choice.
     ///
     /// # Errors
     /// [`CommError::Layout`] if rows times columns is not the number of ranks; those of the backend.
@@ -46,7 +47,7 @@ impl Grid {
         })
     }
 
-    /// The most nearly square grid of all ranks of `comm`.
+    /// Creates the most nearly square grid of all ranks of `comm`.
     ///
     /// # Errors
     /// Those of the backend.
@@ -56,7 +57,7 @@ impl Grid {
     }
 }
 
-/// Rows and columns of so many ranks, as nearly alike as can be.
+/// The most nearly square division of this many ranks into rows and columns.
 pub(crate) fn nearly_square(ranks: usize) -> (usize, usize) {
     let rows = (1..=ranks.isqrt()).rev().find(|r| ranks.is_multiple_of(*r));
     let rows = rows.unwrap_or(1);

@@ -1,11 +1,12 @@
 //! How this process was started: alone, or as one rank of many.
 //!
-//! Launchers tell the rank in environment variables, before MPI runs. That is in time to choose a device or cores, and
-//! it shows when a program under a launcher does not talk to it: then every process would believe to be alone.
+//! Launchers set the rank in environment variables, before MPI starts. That is early enough to choose a device or
+//! cores. It also reveals a program whose MPI library does not work with the launcher: otherwise every process would
+//! believe it is alone.
 
 use super::{CommError, Result};
 
-/// What started the ranks.
+/// A launcher of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Launcher {
     /// Open MPI's mpirun.
@@ -30,22 +31,22 @@ impl Launcher {
     }
 }
 
-/// What a launcher says of this process.
+/// What a launcher reports about this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Launch {
-    /// Who says so.
+    /// The launcher.
     pub launcher: Launcher,
-    /// This process, from 0.
+    /// This process's rank, from 0.
     pub rank: usize,
-    /// How many processes there are.
+    /// The number of processes.
     pub size: usize,
-    /// This process on its node, from 0, where the launcher tells.
+    /// The rank of this process on its node, from 0, if reported.
     pub local_rank: Option<usize>,
-    /// How many processes the node has, where the launcher tells.
+    /// The number of processes on the node, if reported.
     pub local_size: Option<usize>,
 }
 
-/// The variables of one launcher; of several names the first that is set counts.
+/// The variables of one launcher; of several names, the first that is set counts.
 struct Names {
     launcher: Launcher,
     rank: &'static [&'static str],
@@ -54,10 +55,10 @@ struct Names {
     local_size: &'static [&'static str],
 }
 
-/// How many processes a step of Slurm has.
+/// The number of processes of a Slurm step.
 const SLURM_SIZE: &str = "SLURM_STEP_NUM_TASKS";
 
-/// In this order: an inner launcher (mpirun in a Slurm job) sets its own names beside those of the outer one.
+/// In this order: an inner launcher (mpirun in a Slurm job) sets its own variables besides those of the outer one.
 const LAUNCHERS: [Names; 4] = [
     Names {
         launcher: Launcher::Jsrun,
@@ -80,7 +81,8 @@ const LAUNCHERS: [Names; 4] = [
         local_rank: &["MPI_LOCALRANKID", "PMI_LOCAL_RANK"],
         local_size: &["MPI_LOCALNRANKS", "PMI_LOCAL_SIZE"],
     },
-    // SLURM_NTASKS is also set in a batch script, where one process runs and no step: steps have names of their own.
+    // SLURM_NTASKS is also set in a batch script, which is one process and not a step: steps have variables of their
+    // own.
     Names {
         launcher: Launcher::Srun,
         rank: &["SLURM_PROCID"],
@@ -91,10 +93,10 @@ const LAUNCHERS: [Names; 4] = [
 ];
 
 impl Launch {
-    /// What the launcher said, read from the environment by `variable`; `None` for a program started by hand.
+    /// Detects the launcher from the environment, read by `variable`; `None` for a program started by hand.
     ///
     /// # Errors
-    /// [`CommError::Layout`] if a variable holds no number, or a rank that is not below the size.
+    /// [`CommError::Layout`] if a variable is not a number, or the rank is not below the size.
     pub fn detect(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Self>> {
         let number = |names: &[&str]| {
             names
@@ -120,8 +122,9 @@ impl Launch {
                 )));
             }
             let local_rank = number(names.local_rank)?;
-            // srun speaks Hydra's language too (`--mpi=pmi2`), but tells the place on a node by its own names alone. What
-            // Hydra's mpiexec starts in a job has Slurm's names of the step around it, whose ranks are others.
+            // srun also sets Hydra's variables (`--mpi=pmi2`), but the node-local rank only in its own. A process
+            // started by Hydra's mpiexec in a job also has the Slurm variables of the surrounding step, whose ranks are
+            // different.
             let slurm = || -> Result<bool> {
                 let [of_rank, of_size] = [number(&["SLURM_PROCID"])?, number(&[SLURM_SIZE])?];
                 Ok(of_rank == Some(rank) && of_size == Some(size))
@@ -144,12 +147,12 @@ impl Launch {
         Ok(None)
     }
 
-    /// Nothing, where the backend sees the ranks that the launcher started.
+    /// Checks that the backend sees the same ranks as the launcher.
     ///
-    /// `backend` says what the communicator runs on, such as [`super::Communicator::describe`].
+    /// `backend` describes the communicator, as [`super::Communicator::describe`] does.
     ///
     /// # Errors
-    /// [`CommError::Layout`] with what to do: usually the launcher belongs to another MPI library than the program.
+    /// [`CommError::Layout`] with advice: usually the launcher belongs to a different MPI library than the program.
     pub fn check(&self, rank: usize, size: usize, backend: &str) -> Result<()> {
         if size == self.size {
             return Ok(());
@@ -166,7 +169,7 @@ impl Launch {
     }
 }
 
-/// How many tasks of a step Slurm has put on this node, which it tells as a list of nodes: `4(x2),3` are 4, 4 and 3.
+/// Tasks per node of a Slurm step, which Slurm compresses: `4(x2),3` means 4, 4 and 3; returns this node's.
 fn slurm_tasks(variable: &impl Fn(&str) -> Option<String>) -> Option<usize> {
     let mut node: usize = variable("SLURM_NODEID")?.trim().parse().ok()?;
     let list = variable("SLURM_STEP_TASKS_PER_NODE")?;

@@ -1,10 +1,10 @@
-//! Which ranks live together: nodes, agreed on by all ranks.
+//! Placement of ranks on nodes, agreed on by all ranks.
 
 use super::collectives::tree;
 use super::{CommError, Communicator, Result};
 use std::collections::BTreeMap;
 
-/// Where the ranks of a job live.
+/// The nodes of a job and their ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Nodes {
     /// The ranks of every node, each in order; nodes are ordered by their lowest ranks.
@@ -14,7 +14,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// The nodes of all ranks of `comm`, where `node` are those that live with this one. All ranks call it.
+    /// Determines the nodes of all ranks of `comm`; `node` is the communicator of this node's ranks. All ranks call it.
     ///
     /// # Errors
     /// Those of the backend.
@@ -34,21 +34,21 @@ impl Nodes {
     }
 }
 
-/// Nodes with the same number of ranks each, and this rank's place.
+/// Nodes with equal numbers of ranks, and this rank's position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: usize,
-    /// Ranks on each of them.
+    /// Ranks per node.
     pub ranks_per_node: usize,
-    /// This rank among those of its node.
+    /// This rank's index on its node.
     pub local_rank: usize,
-    /// The lowest rank of this rank's node: nodes are ordered by it.
+    /// The lowest rank of this rank's node; nodes are ordered by it.
     pub lowest_rank: usize,
 }
 
 impl Layout {
-    /// The layout of all ranks of `comm`, where `node` are those that live with this one.
+    /// Determines the layout of all ranks of `comm`; `node` is the communicator of this node's ranks.
     ///
     /// # Errors
     /// [`CommError::Layout`] on all ranks, with the counts, if nodes have unequal numbers of ranks; those of the

@@ -1,11 +1,11 @@
-//! Ranks that talk to each other: what every backend offers, and the collectives made of it.
+//! Communication between ranks: the interface of backends, and collectives built on it.
 //!
-//! A backend offers messages between two ranks ([`Communicator`]); rings, halving-doubling and trees
-//! ([`collectives`]) are written once over them, so that threads in one process test what runs over MPI. What averages
-//! gradients is an [`AllReduce`]: flat, hierarchical or over a grid of ranks.
+//! A backend provides messages between two ranks ([`Communicator`]). Rings, halving-doubling and trees
+//! ([`collectives`]) are written once on top of them, so that tests on threads in one process cover what runs over MPI.
+//! An [`AllReduce`] averages gradients: flat, hierarchical or over a grid of ranks.
 //!
-//! Every operation here is collective unless it says otherwise: all ranks of a communicator call it, in the same order,
-//! with the same sizes.
+//! Every operation here is collective unless stated otherwise: all ranks of a communicator call it, in the same order
+//! and with the same sizes.
 
 pub mod agree;
 pub mod bench;
@@ -50,18 +50,19 @@ use std::time::{Duration, Instant};
 /// Result of a wait for any of several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
-    /// This one has sent something.
+    /// This rank has sent a message.
     Message(usize),
-    /// This one is gone and has sent nothing that is still to be received. MPI ends the whole job instead.
+    /// This rank is gone, and all its messages have been received. MPI ends the whole job instead.
     Gone(usize),
-    /// None of them, in the time given.
+    /// None of them within the time limit.
     Nothing,
 }
 
-/// What [`Communicator::send_while`] sends: owned, because the backend may still read it after the receiver has gone.
+/// The payload of [`Communicator::send_while`]; owned, because the backend may still read it after the receiver has
+/// gone.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
-    /// Bytes of any meaning.
+    /// Uninterpreted bytes.
     Bytes(Vec<u8>),
     /// Values, sent as their bytes.
     Values(Vec<f32>),
@@ -78,23 +79,23 @@ impl Payload {
     }
 }
 
-/// What hears of a stall.
+/// Callback for stalls.
 pub type StallReport = Box<dyn Fn(&CommError) + Send + Sync>;
 
-/// One rank's end of a group of ranks.
+/// One rank's handle to a group of ranks.
 ///
-/// It is owned by one thread at a time, usually the communication thread.
+/// One thread uses it at a time, usually the communication thread.
 pub trait Communicator: Send {
     /// This rank, from 0.
     fn rank(&self) -> usize;
 
-    /// How many ranks there are.
+    /// The number of ranks.
     fn size(&self) -> usize;
 
-    /// Sends bytes to one rank while it receives as many as fit `received` from another. Not collective.
+    /// Sends bytes to one rank while receiving exactly `received.len()` bytes from another. Not collective.
     ///
     /// # Errors
-    /// [`CommError::Gone`], [`CommError::Size`] if a message of another length arrives.
+    /// [`CommError::Gone`]; [`CommError::Size`] if a message of another length arrives.
     fn send_receive(
         &mut self,
         to: usize,
@@ -103,28 +104,28 @@ pub trait Communicator: Send {
         received: &mut [u8],
     ) -> Result<()>;
 
-    /// Sends bytes to one rank, which receives them. Not collective.
+    /// Sends bytes to one rank. Not collective.
     ///
     /// # Errors
     /// [`CommError::Gone`].
     fn send(&mut self, to: usize, bytes: &[u8]) -> Result<()>;
 
-    /// Receives as many bytes as fit from one rank. Not collective.
+    /// Receives exactly `bytes.len()` bytes from one rank. Not collective.
     ///
     /// # Errors
     /// [`CommError::Gone`], [`CommError::Size`].
     fn receive(&mut self, from: usize, bytes: &mut [u8]) -> Result<()>;
 
-    /// Waits until one of these ranks has sent something that [`Communicator::receive`] would now get, or is gone, but
-    /// no longer than `at_most`; where several have, the one that comes first in `from`. Not collective, and no error
-    /// where a rank is gone: a server goes on with the others.
+    /// Waits, at most for `at_most`, until one of these ranks is gone or has sent something that
+    /// [`Communicator::receive`] would return. If there are several, the first in `from` wins. Not collective. A rank
+    /// that is gone is not an error, because a server continues with the others.
     ///
     /// # Errors
     /// [`CommError::Layout`] if there is no such rank; [`CommError::Library`].
     fn wait_any(&mut self, from: &[usize], at_most: Duration) -> Result<Arrival>;
 
-    /// As [`Communicator::send`], but a rank that is known to be gone is no error; returns whether it could be sent.
-    /// Not collective.
+    /// Like [`Communicator::send`], but a rank that is known to be gone is not an error; returns whether the message
+    /// could be sent. Not collective.
     ///
     /// # Errors
     /// [`CommError::Library`].
@@ -132,8 +133,8 @@ pub trait Communicator: Send {
         self.send(to, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::receive`] from a rank that may disappear meanwhile, as `there` tells; returns whether the
-    /// whole message came. Not collective.
+    /// Like [`Communicator::receive`] from a rank that may disappear meanwhile, as reported by `there`; returns whether
+    /// the whole message arrived. Not collective.
     ///
     /// # Errors
     /// As [`Communicator::receive`].
@@ -146,8 +147,8 @@ pub trait Communicator: Send {
         self.receive(from, bytes).map(|()| true)
     }
 
-    /// As [`Communicator::send`] to a rank that may go meanwhile, as `there` says: gives the payload back if all was
-    /// sent. Not collective.
+    /// Like [`Communicator::send`] to a rank that may disappear meanwhile, as reported by `there`; returns the payload
+    /// if all of it was sent. Not collective.
     ///
     /// # Errors
     /// As [`Communicator::send`].
@@ -161,82 +162,83 @@ pub trait Communicator: Send {
         Ok(there.then_some(payload))
     }
 
-    /// Returns when all ranks have come here.
+    /// Returns once all ranks have called it.
     ///
     /// # Errors
     /// [`CommError::Gone`].
     fn barrier(&mut self) -> Result<()>;
 
-    /// The ranks that gave the same colour, in the order of `key`, then of rank; `None` on ranks without a colour.
+    /// A communicator of the ranks with the same colour, ordered by `key`, then by rank; `None` on ranks without a
+    /// colour.
     ///
     /// # Errors
     /// [`CommError::Gone`].
     fn split(&mut self, colour: Option<u32>, key: usize) -> Result<Option<Box<dyn Communicator>>>;
 
-    /// The ranks that share this rank's memory, in the order of rank.
+    /// A communicator of the ranks on the same node, in rank order.
     ///
     /// # Errors
     /// [`CommError::Gone`].
     fn split_by_node(&mut self) -> Result<Box<dyn Communicator>>;
 
-    /// Memory that all ranks of this communicator see, a segment of so many f32 for each; `None` where they cannot
-    /// share. Every rank gets the same answer.
+    /// Memory shared by all ranks of this communicator, with a segment of this many f32 for each; `None` if they cannot
+    /// share memory. Every rank gets the same answer.
     ///
     /// # Errors
     /// [`CommError::Library`].
     fn window(&mut self, floats: usize) -> Result<Option<Box<dyn Window>>>;
 
-    /// Whether ranks are processes, which may be stopped or cut off one by one; threads are not.
+    /// Whether ranks are processes, which can be stopped or disconnected individually; threads cannot.
     fn are_processes(&self) -> bool {
         false
     }
 
-    /// How long this process may wait for others before the job is ended with a [`CommError::Stalled`], in all its
-    /// communicators; where the backend watches its waits at all. Not collective.
+    /// Limits how long this process may wait for others, in all its communicators, before the job ends with
+    /// [`CommError::Stalled`]; only on backends that watch their waits. Not collective.
     fn limit_waits(&self, _after: Duration) {}
 
-    /// Reports a stall to this callback from now on, instead of to the one that ends the job; none restores that. The
-    /// thread that waited never continues. Only where the backend limits waits. Not collective.
+    /// Replaces the stall callback that ends the job; `None` restores it. The thread that waited never continues. Only
+    /// on backends that limit waits. Not collective.
     fn on_stall(&self, _instead: Option<StallReport>) {}
 
-    /// Ends this process in order when all others of the job end, and does nothing until then: its other threads stop
-    /// at their next use of the backend. For a rank that is no longer needed. Not collective.
+    /// Blocks until all other processes of the job end, then ends this one cleanly; its other threads stop at their
+    /// next use of the backend. For a rank that is no longer needed. Not collective.
     fn retire(&self) -> !;
 
-    /// Ends all ranks of the job with this exit code, at once. Not collective.
+    /// Immediately ends all ranks of the job with this exit code. Not collective.
     fn abort(&self, code: i32) -> !;
 
-    /// The backend in words, for logs: library, version, ranks.
+    /// Describes the backend for logs: library, version, ranks.
     fn describe(&self) -> String;
 }
 
-/// Memory that the ranks of a node share: each writes its own segment and reads all of them.
+/// Memory shared by the ranks of a node: each writes its own segment and reads all of them.
 ///
-/// Between writing and reading lies a [`Window::sync`], and another before it is written again.
+/// Between writing and reading, and before writing again, all ranks must call [`Window::sync`].
 pub trait Window: Send {
     /// Copies values into this rank's segment from position `at`.
     fn write(&mut self, at: usize, values: &[f32]);
 
-    /// As [`Self::write`], but past this core's caches where that is possible: for readers that do not share them.
+    /// Like [`Self::write`], but bypassing this core's caches where possible: for readers that do not share them.
     fn stream(&mut self, at: usize, values: &[f32]) {
         self.write(at, values);
     }
 
-    /// Makes sums over all ranks, in the order of rank, of this rank's own `values`, which its segment need not hold,
-    /// and those at the positions `range` of the other ranks' segments.
+    /// Replaces `values` by sums over all ranks, in rank order: this rank's own `values`, which need not be in its
+    /// segment, and positions `range` of the other ranks' segments.
     fn sum(&self, range: Range<usize>, values: &mut [f32]);
 
     /// Copies a part of one rank's segment.
     fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]);
 
-    /// Returns when all ranks have come here and see what the others wrote.
+    /// Returns once all ranks have called it; all then see what the others wrote.
     ///
     /// # Errors
     /// [`CommError::Gone`].
     fn sync(&mut self) -> Result<()>;
 }
 
-/// What values are sent as; sums are f32 whatever it is.
+/// The number format on the wire; sums are always f32.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Hash, Default, serde::Serialize, serde::Deserialize,
 )]
@@ -245,18 +247,18 @@ pub enum Wire {
     /// Unchanged.
     #[default]
     F32,
-    /// Eight significant bits, the range of f32.
+    /// Eight significant bits, with the range of f32.
     Bf16,
-    /// Eleven significant bits, up to 65504, so sums are averaged before they are sent. Values below 6.1e-5 have fewer
-    /// bits, and those below 3e-8 become zero: scaling the loss is up to the caller.
+    /// Eleven significant bits, up to 65504, so sums are averaged before they are sent. Values below 6.1e-5 lose bits,
+    /// and those below 3e-8 become zero: scaling the loss is up to the caller.
     F16,
 }
 
 impl Wire {
-    /// Every type.
+    /// All formats.
     pub const ALL: [Self; 3] = [Self::F32, Self::Bf16, Self::F16];
 
-    /// Bytes of a value.
+    /// Bytes per value.
     #[must_use]
     pub fn bytes(self) -> usize {
         match self {
@@ -285,10 +287,10 @@ impl Wire {
     }
 }
 
-/// A part of a sum over ranks.
+/// A phase of a sum over ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Phase {
-    /// Where values go in it.
+    /// Where values travel in it.
     pub name: &'static str,
     /// When it began.
     pub from: Instant,
@@ -296,28 +298,28 @@ pub struct Phase {
     pub to: Instant,
 }
 
-/// Sums a buffer over ranks.
+/// An all-reduce engine.
 pub trait AllReduce: Send {
-    /// Replaces values by their sum over all ranks times `scale`, the same bits on every rank.
+    /// Replaces values by their sum over all ranks times `scale`, with the same bits on every rank.
     ///
-    /// `scale` is applied before values are rounded for the wire, so that averages of large f16 values do not overflow.
+    /// `scale` is applied before rounding for the wire, so that averages of large f16 values do not overflow.
     ///
     /// # Errors
     /// [`CommError`] of the backend.
     fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()>;
 
-    /// Where the time of the last sum went, if it has phases: gives them once.
+    /// The phases of the last sum, if it has any; only the first call returns them.
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()
     }
 
-    /// Whether it sums values that lie on a GPU there; the same answer on every rank.
+    /// Whether it sums values directly in GPU memory; the same answer on every rank.
     fn takes_lent(&self) -> bool {
         false
     }
 
-    /// Begins to replace values on a GPU, which come scaled, by their sum over all ranks. It need not wait for that:
-    /// the GPU is told when it is done ([`Lent`]), the host in [`Self::settle`].
+    /// Starts replacing values in GPU memory, which are already scaled, by their sum over all ranks. May return before
+    /// the sum is done: the GPU is ordered after it by [`Lent`], the host by [`Self::settle`].
     ///
     /// # Errors
     /// [`CommError::Layout`] if it does not take them; those of the backend.
@@ -325,23 +327,22 @@ pub trait AllReduce: Send {
         Err(CommError::lent_to_the_host(values.len()))
     }
 
-    /// Waits until everything that was begun is done.
+    /// Waits for all started sums.
     ///
     /// # Errors
-    /// What went wrong on the way.
+    /// Errors of these sums.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Bytes that this rank has sent to other nodes (of a flat one: to other ranks) since it was made.
+    /// Bytes that this rank has sent to other nodes (for flat engines: to other ranks) so far.
     fn bytes_sent(&self) -> u64;
 
-    /// How it works, in words, for logs and benchmarks.
+    /// Describes the method for logs and benchmarks.
     fn describe(&self) -> String;
 }
 
-/// The lock of a value that is valid between any two statements, so that a thread which panicked while it held the lock
-/// left nothing half done.
+/// Locks a value that is valid between any two statements, so that poisoning by a panicking thread can be ignored.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,13 +1,13 @@
-//! Threads on cores of their own.
+//! Pinning threads to cores.
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io::{Error, ErrorKind, Result};
 
-/// Moves the calling thread to these hardware threads; threads that it starts from then on run there too. With none it
-/// stays where the scheduler likes.
+/// Pins the calling thread, and threads that it starts from then on, to these hardware threads. Does nothing if there
+/// are none.
 ///
 /// # Errors
-/// The system's, if the job may use none of them; a number that the system's sets of cores cannot hold.
+/// The system's error if none of them is available to the job; an error for a number that exceeds the size of CPU sets.
 pub fn stay_on(cores: &[usize]) -> Result<()> {
     if cores.is_empty() {
         return Ok(());
@@ -26,7 +26,7 @@ pub fn stay_on(cores: &[usize]) -> Result<()> {
 /// The hardware threads that the calling thread may use.
 ///
 /// # Errors
-/// The system's.
+/// The system's error.
 #[cfg(test)]
 pub fn stays_on() -> Result<Vec<usize>> {
     let set = rustix::thread::sched_getaffinity(None)?;

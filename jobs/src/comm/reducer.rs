@@ -1,8 +1,8 @@
-//! The communication thread: sums buckets of gradients while the backward pass still runs.
+//! The communication thread: reduces gradient buckets during the backward pass.
 //!
-//! Only this thread uses its [`AllReduce`], and it takes buckets in the order of a fixed plan, the same on all ranks,
-//! so nothing has to be negotiated and nothing can deadlock. Buffers are moved in and out, never copied. How far
-//! gradients lag is up to the caller: with lag 0 it waits for the buckets of a step before it updates, with lag 1 it
+//! Only this thread uses its [`AllReduce`], and it processes buckets in the order of a fixed plan that is the same on
+//! all ranks, so no negotiation is needed and no deadlock is possible. Buffers are moved in and out, never copied. The
+//! gradient lag is up to the caller: with lag 0 it waits for the buckets of a step before the update; with lag 1 it
 //! submits a second set of buffers and waits for the first a step later.
 //!
 //! # Example
@@ -26,66 +26,66 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// What a reducer is given in every step.
+/// The buckets of every step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// This rank, for errors.
+    /// This rank, for error messages.
     pub rank: usize,
-    /// Values of each bucket, in the order in which buckets are submitted.
+    /// Length of each bucket in values, in the order of submission.
     pub lengths: Vec<usize>,
-    /// What sums are multiplied by: 1/P for averages over P ranks.
+    /// Factor applied to sums: 1/P for averages over P ranks.
     pub scale: f32,
-    /// Hardware threads kept for the communication thread; with none it runs where the scheduler likes.
+    /// Hardware threads reserved for the communication thread; if empty, the scheduler decides.
     pub cores: Vec<usize>,
 }
 
-/// A bucket whose values are summed.
+/// A reduced bucket.
 #[derive(Debug)]
 pub struct Reduced {
     /// The step in which it was submitted.
     pub step: u64,
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub bucket: usize,
-    /// Sums over ranks times the plan's scale; empty where the bucket lies on a GPU.
+    /// Sums over ranks times the plan's scale; empty if the bucket is in GPU memory.
     pub values: Vec<f32>,
-    /// Values on a GPU, whose sums are under way there.
+    /// Values in GPU memory, whose reduction has been started there.
     pub lent: Option<Lent>,
     /// When it was submitted.
     pub submitted: Instant,
-    /// When its turn came.
+    /// When its reduction started.
     pub started: Instant,
-    /// When it was finished.
+    /// When its reduction finished.
     pub finished: Instant,
-    /// What its time was spent on, where the engine tells.
+    /// The phases of its reduction, if the engine reports them.
     pub phases: Vec<Phase>,
 }
 
-/// The bucket that is being summed.
+/// The bucket being reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Underway {
     /// Its step.
     pub step: u64,
-    /// Its place in the plan.
+    /// Its index in the plan.
     pub bucket: usize,
-    /// When its turn came.
+    /// When its reduction started.
     pub since: Instant,
 }
 
-/// What the communication thread is at.
+/// The state of the communication thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Progress {
-    /// The bucket under way, `None` between buckets.
+    /// The current bucket; `None` between buckets.
     pub underway: Option<Underway>,
-    /// Buckets finished since the start.
+    /// Number of buckets finished so far.
     pub finished: u64,
 }
 
-/// Reads a reducer's progress from another thread.
+/// Gives another thread access to a reducer's progress.
 #[derive(Debug, Clone, Default)]
 pub struct ProgressReader(Arc<Mutex<Progress>>);
 
 impl ProgressReader {
-    /// What the communication thread is at now.
+    /// The current state of the communication thread.
     #[must_use]
     pub fn progress(&self) -> Progress {
         *lock(&self.0)
@@ -104,10 +104,10 @@ struct Job {
     submitted: Instant,
 }
 
-/// The caller's end of the communication thread.
+/// The caller's handle to the communication thread.
 ///
-/// Dropped with buckets outstanding it does not wait for them: the thread ends after the one under way, and keeps its
-/// engine until then. Before a library such as MPI is shut down call [`Reducer::finish`].
+/// Dropping it with outstanding buckets does not wait for them: the thread ends after the current one, and keeps its
+/// engine until then. Call [`Reducer::finish`] before shutting down a library such as MPI.
 pub struct Reducer {
     plan: Plan,
     step: u64,
@@ -122,10 +122,10 @@ pub struct Reducer {
 }
 
 impl Reducer {
-    /// A thread that sums buckets with this engine.
+    /// Starts a thread that reduces buckets with this engine.
     ///
     /// # Errors
-    /// [`CommError::Library`] if the system gives no thread; [`CommError::Layout`] if the plan has no buckets.
+    /// [`CommError::Library`] if the system cannot start a thread; [`CommError::Layout`] if the plan has no buckets.
     pub fn start(engine: Box<dyn AllReduce>, plan: Plan) -> Result<Self> {
         if plan.lengths.is_empty() {
             return Err(CommError::Layout(format!(
@@ -145,7 +145,8 @@ impl Reducer {
         };
         let (rank, cores) = (plan.rank, plan.cores.clone());
         if !cores.is_empty() {
-            // A pool that the communication thread were the first to use would be as small as its cores, and on them.
+            // Creates the global thread pool here: created by the communication thread, it would be limited to its
+            // cores.
             rayon::current_num_threads();
         }
         let thread = std::thread::Builder::new()
@@ -171,23 +172,23 @@ impl Reducer {
         })
     }
 
-    /// Says to which step the buckets belong that are submitted from now on.
+    /// Sets the step of the buckets submitted from now on.
     pub fn set_step(&mut self, step: u64) {
         self.step = step;
     }
 
-    /// Hands over the next bucket of the plan; after the last comes the first.
+    /// Submits the next bucket of the plan, which repeats every step.
     ///
     /// # Errors
-    /// [`CommError::Size`] if it is not the next bucket or has another length than planned, and then nothing was
+    /// [`CommError::Size`] if it is not the next bucket or its length differs from the plan, in which case nothing was
     /// submitted; the error of an earlier bucket.
     pub fn submit(&mut self, bucket: usize, values: Vec<f32>) -> Result<()> {
         self.hand_over(bucket, values.len(), values, None)
     }
 
-    /// As [`Self::submit`], for a bucket on a GPU, which is scaled already, if the engine takes such buckets. It comes
-    /// back as soon as its sum has begun, so that the GPU waits for it instead of the host; [`Self::progress`] shows it
-    /// as under way until the sum is done.
+    /// Like [`Self::submit`], for a bucket in GPU memory, which is already scaled, if the engine accepts them. It is
+    /// returned as soon as its reduction has been started, so that the GPU waits for it instead of the host;
+    /// [`Self::progress`] shows it until the reduction is done.
     ///
     /// # Errors
     /// As [`Self::submit`].
@@ -235,10 +236,10 @@ impl Reducer {
         Ok(())
     }
 
-    /// The oldest outstanding bucket once it is summed; `None` if nothing is outstanding.
+    /// Waits for the oldest outstanding bucket; `None` if nothing is outstanding.
     ///
     /// # Errors
-    /// What went wrong between ranks; every later call then gives the same.
+    /// The communication error; every later call returns the same.
     pub fn wait(&mut self) -> Result<Option<Reduced>> {
         if let Some(error) = &self.failed {
             return Err(error.clone());
@@ -259,28 +260,28 @@ impl Reducer {
         }
     }
 
-    /// Buckets that were submitted and not yet waited for.
+    /// Number of buckets submitted but not yet waited for.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.outstanding
     }
 
-    /// What the communication thread is at.
+    /// The current state of the communication thread.
     #[must_use]
     pub fn progress(&self) -> Progress {
         self.progress.progress()
     }
 
-    /// A reader of [`Self::progress`] for another thread, usually that of a [`Watchdog`](super::Watchdog).
+    /// A reader of [`Self::progress`] for another thread, usually a [`Watchdog`](super::Watchdog).
     #[must_use]
     pub fn progress_reader(&self) -> ProgressReader {
         self.progress.clone()
     }
 
-    /// Ends the thread and gives back its engine. Outstanding buckets are waited for and thrown away.
+    /// Ends the thread and returns its engine. Waits for outstanding buckets and discards them.
     ///
     /// # Errors
-    /// What went wrong between ranks.
+    /// The communication error.
     pub fn finish(mut self) -> Result<Box<dyn AllReduce>> {
         while self.wait()?.is_some() {}
         self.jobs = None;
@@ -291,7 +292,7 @@ impl Reducer {
         }
     }
 
-    /// Why the thread takes no more buckets: the first error it reported, else a panic.
+    /// Why the thread accepts no more buckets: the first error it reported, or else a panic.
     fn reason_of_the_end(&mut self) -> CommError {
         let reported = self.results.try_iter().find_map(Result::err);
         let error = reported.unwrap_or_else(|| self.panicked());
@@ -312,7 +313,7 @@ impl Drop for Reducer {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         self.jobs = None;
-        // A thread in the middle of a sum may wait for ranks that never come; an idle one ends at once.
+        // A thread in the middle of a reduction may wait for ranks that never come; an idle one ends at once.
         if self.outstanding == 0
             && self.progress().underway.is_none()
             && let Some(thread) = self.thread.take()
@@ -330,7 +331,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Sums buckets until there are no more, or one fails.
+    /// Reduces buckets until there are no more, or one fails.
     fn run(mut self, queue: &Receiver<Job>, done: &Sender<Result<Reduced>>) -> Box<dyn AllReduce> {
         for job in queue {
             if self.stop.load(Ordering::SeqCst) {
@@ -342,7 +343,7 @@ impl Worker {
             if done.send(result).is_err() || ended {
                 break;
             }
-            // What goes on without the host is waited for here, so that a stall is seen and an error told.
+            // Waits here for reductions that continue without the host, so that stalls are noticed and errors reported.
             let settled = if begun { self.engine.settle() } else { Ok(()) };
             if begun {
                 self.note_end(settled.is_ok());
@@ -392,7 +393,7 @@ impl Worker {
         })
     }
 
-    /// The bucket under way is done, or never will be.
+    /// Records that the current bucket is done, or failed.
     fn note_end(&self, well: bool) {
         self.progress.set(|progress| {
             progress.underway = None;

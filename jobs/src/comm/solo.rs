@@ -1,4 +1,4 @@
-//! One rank alone: what a program talks to when it was started without others.
+//! A communicator of a single rank, for a program that was started without others.
 
 use super::{Arrival, CommError, Communicator, Result, Window};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ impl Solo {
     }
 }
 
-/// Refuses any rank but 0.
+/// Rejects any rank but 0.
 fn only_itself(peer: usize) -> Result<()> {
     if peer == 0 {
         return Ok(());
@@ -111,7 +111,7 @@ impl Communicator for Solo {
     }
 }
 
-/// A window of one segment.
+/// A window with one segment.
 struct Alone(Vec<f32>);
 
 impl Window for Alone {

@@ -1,4 +1,4 @@
-//! The processes that a launcher started: where a program that runs alone and under `mpirun` begins.
+//! The processes started by a launcher: entry point of a program that runs alone or under `mpirun`.
 
 use super::launch::Launch;
 use super::{Result, StallReport};
@@ -11,18 +11,18 @@ pub type Processes = super::mpi::Mpi;
 #[cfg(not(feature = "mpi"))]
 pub type Processes = super::Solo;
 
-/// All processes of the job; none if no launcher started this one, or this one alone. From then on a panic of any rank
-/// ends the job.
+/// All processes of the job; `None` without a launcher, or if it started only this process. From then on a panic of any
+/// rank ends the job.
 ///
-/// `variable` reads the environment, in which launchers say what they started: `|name| std::env::var(name).ok()`.
+/// `variable` reads the environment, which launchers use to describe the job: `|name| std::env::var(name).ok()`.
 ///
 /// # Errors
-/// [`super::CommError::Layout`] if launcher and program do not belong together; [`super::CommError::Library`].
+/// [`super::CommError::Layout`] if launcher and program are incompatible; [`super::CommError::Library`].
 pub fn processes(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Processes>> {
     start(variable, None)
 }
 
-/// How long ranks wait for each other, and who hears of it when it was too long: then the job ends.
+/// The limit of waits between ranks, and the report of a wait that exceeds it and ends the job.
 pub struct Stalls {
     /// The longest wait, until [`super::Communicator::limit_waits`] says otherwise.
     pub after: Duration,
@@ -30,7 +30,7 @@ pub struct Stalls {
     pub report: StallReport,
 }
 
-/// As [`processes`], but with a limit on all waits, the one for the other ranks to start included.
+/// Like [`processes`], but with a limit on all waits, including the one for the other ranks to start.
 ///
 /// # Errors
 /// As [`processes`].

@@ -1,7 +1,7 @@
-//! A thread that notices when communication stands still.
+//! A thread that notices stalled communication.
 //!
-//! A broken link raises no error: MPI waits for it for minutes. The late rank is the one whose watchdog is silent,
-//! because it has not reached the bucket that the others wait in.
+//! A broken link raises no error: MPI waits for it for minutes. The rank at fault is the one whose watchdog stays
+//! silent, because it has not reached the bucket that the others wait in.
 
 use super::reducer::ProgressReader;
 use super::{CommError, Result};
@@ -9,8 +9,8 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// A thread that wakes up, or looks, this much too late was stopped, perhaps with the whole job: it does not know what
-/// came meanwhile, and that time is no stall.
+/// A watching thread that wakes up this much too late was suspended, perhaps with the whole job: it missed what
+/// happened meanwhile, and that time is not a stall.
 pub(crate) const STOPPED: Duration = Duration::from_secs(1);
 
 /// Watches a reducer until dropped.
@@ -21,11 +21,11 @@ pub struct Watchdog {
 }
 
 impl Watchdog {
-    /// A watchdog that calls `on_stall` once, with [`CommError::Stalled`] naming rank, bucket and step, when a bucket
-    /// has been under way for longer than `limit`. Usually it logs the diagnosis and aborts the job.
+    /// Starts a watchdog that calls `on_stall` once, with [`CommError::Stalled`] naming rank, bucket and step, when a
+    /// bucket has been in progress for longer than `limit`. The callback usually logs the diagnosis and aborts the job.
     ///
     /// # Errors
-    /// [`CommError::Library`] if the system gives no thread.
+    /// [`CommError::Library`] if the system cannot start a thread.
     pub fn start(
         reader: ProgressReader,
         rank: usize,
@@ -37,7 +37,7 @@ impl Watchdog {
         let watch = move || {
             let (mut looked, mut resumed) = (Instant::now(), Instant::now());
             while ended.recv_timeout(look) == Err(RecvTimeoutError::Timeout) {
-                // A process that was stopped, perhaps with the whole job, does not count that time as a stall.
+                // Time during which the process was suspended, perhaps with the whole job, is not a stall.
                 if looked.elapsed() > look + STOPPED {
                     resumed = Instant::now();
                 }

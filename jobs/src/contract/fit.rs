@@ -1,21 +1,21 @@
-//! Whether a model may be used on an input: what it was trained on beside what the input has.
+//! Checks whether a model may be used on an input, by comparing its training data with the input.
 
 use super::{Contract, GridFacts, classes_of, mask_classes_of};
 use squall_data::Variable;
 use squall_data::grid::LatLonGrid;
 
-/// Largest relative difference of the spacing of cells: beyond it events have another size in pixels than those that the
-/// kernels learnt.
+/// Maximum relative difference of grid spacing: beyond it, events span a different number of pixels than the kernels
+/// were trained on.
 const SPACING_TOLERANCE: f64 = 0.15;
-/// Largest relative difference of the range of latitudes, for a network that takes the latitude of a row from its place
-/// among all rows. A global grid with rows on the poles and one without differ by less.
+/// Maximum relative difference of the latitude range, for a network that derives latitude from the row index. Global
+/// grids with and without rows at the poles differ by less.
 const RANGE_TOLERANCE: f64 = 0.05;
 
 impl Contract {
-    /// Notes on what differs without harm, if the model may be used on fields of this grid with these channels.
+    /// Returns notes on harmless differences if the model may be used on fields of this grid with these channels.
     ///
     /// # Errors
-    /// Every reason against it.
+    /// Every reason against using it.
     pub fn check(
         &self,
         grid: &LatLonGrid,
@@ -36,7 +36,7 @@ impl Contract {
         }
     }
 
-    /// A refusal naming the channels that the input lacks.
+    /// Rejects an input that lacks channels, naming them.
     fn missing_channels(&self, available: &[Variable]) -> Option<String> {
         let missing: Vec<&str> = (self.channels.iter())
             .filter(|channel| !available.contains(&channel.variable))
@@ -52,7 +52,7 @@ impl Contract {
         })
     }
 
-    /// A refusal for each channel that this program reads in another unit.
+    /// Rejects channels whose unit in the model differs from this program's.
     fn other_units(&self) -> impl Iterator<Item = String> {
         self.channels.iter().filter_map(|channel| {
             let unit = channel.variable.entry().unit;
@@ -65,7 +65,7 @@ impl Contract {
         })
     }
 
-    /// Refusals of outputs that mean something else here than where the model was trained.
+    /// Rejects outputs whose classes differ between this program and the model's training.
     fn other_classes(&self) -> impl Iterator<Item = String> {
         let outputs: Vec<&str> = classes_of(self.task()).collect();
         let masks: Vec<&str> = mask_classes_of(&self.network).collect();
@@ -86,7 +86,7 @@ impl Contract {
         of_outputs.into_iter().chain(of_masks)
     }
 
-    /// A refusal for each axis whose spacing differs too much from that of the training data.
+    /// Rejects each axis whose spacing differs too much from the training data's.
     fn other_spacing(&self, found: &GridFacts) -> impl Iterator<Item = String> {
         let spacings = [
             ("latitude", self.grid.spacing_deg.0, found.spacing_deg.0),
@@ -102,7 +102,7 @@ impl Contract {
         })
     }
 
-    /// A refusal of another range of latitudes, if the network takes latitudes from the places of rows.
+    /// Rejects a different latitude range if the network derives latitude from the row index.
     fn other_latitudes(&self, found: &GridFacts) -> Option<String> {
         let (learnt, given) = (self.grid.latitudes_deg(), found.latitudes_deg());
         let differ = (given / learnt - 1.0).abs() > RANGE_TOLERANCE;
@@ -113,7 +113,7 @@ impl Contract {
         })
     }
 
-    /// A refusal of a grid with edges in longitude, if the network pads longitude periodically.
+    /// Rejects a grid with longitude edges if the network pads longitude periodically.
     fn open_longitude(&self, grid: &LatLonGrid) -> Option<String> {
         (self.longitude_padding == "periodic" && !grid.is_periodic()).then(|| {
             format!(
@@ -123,7 +123,7 @@ impl Contract {
         })
     }
 
-    /// What a user should know of an input that the model may be used on, but whose grid is not that of its training.
+    /// Notes for the user about an acceptable grid that differs from the training grid.
     fn notes(&self, grid: &LatLonGrid, found: &GridFacts) -> Vec<String> {
         if found.hash == self.grid.hash {
             return Vec::new();
@@ -133,8 +133,8 @@ impl Contract {
             "trained on another grid of nearly the same spacing ({rows} x {columns}); the input is {}",
             grid.describe()
         )];
-        // The latitudes of a region may be others over the same range. Only the hash would tell, which longitudes change as
-        // well: no reason to refuse.
+        // Another region can have the same latitude range. Only the hash would reveal that, and it also changes with
+        // longitudes, which are no reason to refuse.
         let is_regional = self.grid.latitudes_deg() < 180.0 * (1.0 - RANGE_TOLERANCE);
         if self.network.latitude_input && is_regional {
             notes.push(

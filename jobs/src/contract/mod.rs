@@ -1,5 +1,5 @@
-//! What a model file says of its model beside the weights: channels, normalisation, classes, grid, network, recipe.
-//! Without these the numbers that a network gives mean nothing.
+//! The metadata of a model file: channels, normalisation, classes, grid, network, recipe. Without it the outputs of a
+//! network cannot be interpreted.
 
 mod fit;
 
@@ -12,16 +12,16 @@ use squall_model::{ModelFile, NetworkConfig, Precision};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// The version of the contract's layout.
+/// Version of the contract format.
 const VERSION: u32 = 1;
-/// The fact under which a model file keeps its contract.
+/// Name of the fact that stores the contract in a model file.
 const FACT: &str = "contract";
 
 /// A channel of the input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Channel {
-    /// Which variable.
+    /// The variable.
     pub variable: Variable,
     /// Its unit before normalisation.
     pub unit: String,
@@ -35,14 +35,14 @@ pub struct GridFacts {
     pub shape: (usize, usize),
     /// Spacing of rows and columns, degrees.
     pub spacing_deg: (f64, f64),
-    /// Whether it goes around the globe.
+    /// Whether longitude spans the globe.
     pub periodic: bool,
     /// Hash of its coordinates.
     pub hash: u64,
 }
 
 impl GridFacts {
-    /// The shape, spacing and hash of a grid.
+    /// The facts of a grid.
     pub fn of(grid: &LatLonGrid) -> Self {
         Self {
             shape: grid.shape(),
@@ -52,13 +52,13 @@ impl GridFacts {
         }
     }
 
-    /// Degrees of latitude from the first row to the last.
+    /// Degrees of latitude between the first and the last row.
     fn latitudes_deg(&self) -> f64 {
         self.shape.0.saturating_sub(1) as f64 * self.spacing_deg.0
     }
 }
 
-/// The names of the classes that a network of this task tells apart, in order of their codes.
+/// Names of the classes of this task, in order of their codes.
 fn classes_of(task: Task) -> impl Iterator<Item = &'static str> {
     let names = match task {
         Task::Segment => Class::ALL.map(Class::name).to_vec(),
@@ -67,12 +67,12 @@ fn classes_of(task: Task) -> impl Iterator<Item = &'static str> {
     names.into_iter()
 }
 
-/// The names of the classes in masks that a detector gives beside boxes, in order of their codes; none without masks.
+/// Names of the classes in a detector's masks, in order of their codes; empty without masks.
 fn mask_classes_of(network: &NetworkConfig) -> impl Iterator<Item = &'static str> {
     classes_of(Task::Segment).take(network.mask_classes)
 }
 
-/// The word by which a contract says how a network pads longitude.
+/// How the contract spells a network's longitude padding.
 fn longitude_padding_of(network: &NetworkConfig) -> &'static str {
     match network.periodic_longitude {
         true => "periodic",
@@ -80,11 +80,11 @@ fn longitude_padding_of(network: &NetworkConfig) -> &'static str {
     }
 }
 
-/// What a model takes, gives and was made from; kept in the model file.
+/// The inputs, outputs and provenance of a model, stored in its file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
-    /// The version of this layout.
+    /// Version of the contract format.
     pub version: u32,
     /// Input channels, in order.
     pub channels: Vec<Channel>,
@@ -92,14 +92,14 @@ pub struct Contract {
     pub normalisation: Normalisation,
     /// SHA-256 of the normalisation.
     pub normalisation_hash: String,
-    /// Names of the classes that the network tells apart, in order of their codes.
+    /// Names of the network's output classes, in order of their codes.
     pub classes: Vec<String>,
-    /// Of a detector that gives masks beside boxes: names of the classes in the masks, in order of their codes.
+    /// For a detector that also outputs masks: names of the mask classes, in order of their codes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask_classes: Vec<String>,
     /// The grid it was trained on.
     pub grid: GridFacts,
-    /// Of a network over time: seconds from one frame of a clip to the next in training.
+    /// For a network over time: seconds between the frames of a training clip.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frame_seconds: Option<i64>,
     /// How longitude is padded: `periodic` or `zero`. Latitude is zero-padded unless the network says
@@ -107,13 +107,13 @@ pub struct Contract {
     pub longitude_padding: String,
     /// Precision of training.
     pub precision: Precision,
-    /// Layers that stay in f32 whatever the precision, as `precision.keep_f32` of a recipe names them.
+    /// Layers kept in f32 whatever the precision, named as in `precision.keep_f32` of a recipe.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_f32: Vec<String>,
-    /// Whether the first convolution and the output layers have the reduced precision, too; they stay in f32 otherwise.
+    /// Whether the first convolution and the output layers use the reduced precision, too; otherwise they stay in f32.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub all_layers: bool,
-    /// Whether convolutions of f32 values may be computed in TF32 where a GPU has it.
+    /// Whether convolutions of f32 values may use TF32 on GPUs that have it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tf32: bool,
     /// The network's name and sizes.
@@ -124,15 +124,15 @@ pub struct Contract {
     pub code_version: String,
     /// SHA-256 of the training data.
     pub data_hash: String,
-    /// Steps that it was trained for.
+    /// Number of training steps.
     pub step: u64,
-    /// Its score over the validation samples when it was saved, if it was validated: [`Self::score_name`].
+    /// Its validation score when it was saved, if it was validated: see [`Self::score_name`].
     #[serde(alias = "mean_iou")]
     pub score: Option<f64>,
 }
 
 impl Contract {
-    /// The contract of a model that is being trained, before its first step.
+    /// The contract of a model before its first training step.
     pub fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
@@ -161,8 +161,8 @@ impl Contract {
             all_layers: recipe.precision.all_layers,
             tf32: recipe.precision.tf32,
             network: network.clone(),
-            // Without the keys that say when to stop: a run that is continued with other values of them must end with
-            // the same bytes as one that was never stopped.
+            // Without the keys that limit a run: a run continued with other limits must end with the same bytes as an
+            // uninterrupted one.
             recipe: Recipe {
                 training: Training {
                     max_seconds: None,
@@ -188,8 +188,8 @@ impl Contract {
         }
     }
 
-    /// What [`Self::score`] measures, in words for a table. A network that gives boxes and masks has the mean of their
-    /// scores, or one of the two where validation had labels for one alone.
+    /// The name of the quantity in [`Self::score`], for tables. For a network of boxes and masks it is the mean of both
+    /// scores, or one of the two if validation had labels for only one.
     pub fn score_name(&self) -> &'static str {
         match (self.task(), self.network.mask_classes) {
             (Task::Detect, 0) => "mAP",
@@ -202,25 +202,25 @@ impl Contract {
         }
     }
 
-    /// The variables of its channels, in order.
+    /// The variables of the channels, in order.
     pub fn variables(&self) -> Vec<Variable> {
         self.channels.iter().map(|c| c.variable).collect()
     }
 
-    /// Writes it into a model file.
+    /// Writes the contract into a model file.
     ///
     /// # Errors
-    /// [`JobError::Damaged`] if a number has no JSON.
+    /// [`JobError::Damaged`] if a number cannot be written as JSON.
     pub fn put(&self, file: &mut ModelFile) -> Result<()> {
         let json = crate::metrics::to_json(self, Path::new("model contract"))?;
         file.facts.insert(FACT.to_string(), json);
         Ok(())
     }
 
-    /// The contract among the facts of a model file, after a check that its parts agree with each other.
+    /// Reads the contract from the facts of a model file and checks it for consistency.
     ///
     /// # Errors
-    /// [`JobError::NoContract`] saying what is missing, of another version or contradictory.
+    /// [`JobError::NoContract`] if a part is missing, of another version or inconsistent.
     pub fn of(facts: &BTreeMap<String, String>, path: &Path) -> Result<Self> {
         let bad = |reason: String| JobError::NoContract {
             path: path.to_path_buf(),
@@ -250,7 +250,8 @@ impl Contract {
         {
             return Err(bad("channels, normalisation and network disagree".into()));
         }
-        // The contract's word decides which grids are allowed, the network's setting what is computed: they must agree.
+        // The contract's padding decides which grids are allowed, the network's setting what is computed: they must
+        // agree.
         let padding = longitude_padding_of(&contract.network);
         if contract.longitude_padding != padding {
             return Err(bad(format!(

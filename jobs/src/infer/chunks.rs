@@ -1,11 +1,11 @@
-//! Which times go into which mask file: a pure function of the time axis.
+//! Assigns times to mask files: a pure function of the time axis.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use std::num::NonZeroUsize;
 use std::ops::Range;
 
-/// How many times share a mask file. A killed run repeats at most the file that each rank had under way.
+/// How many times share a mask file. A killed run repeats at most the unfinished file of each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FilePer {
@@ -87,7 +87,7 @@ pub fn chunks(times: &[Time], per: FilePer) -> Vec<Chunk> {
     chunks
 }
 
-/// The table of boxes that belongs to a mask file: `boxes.2000-02-28.csv`; such a table's own name stays.
+/// The box table that belongs to a mask file: `boxes.2000-02-28.csv`. The name of such a table is returned unchanged.
 pub(super) fn table_of(name: &str) -> String {
     match name
         .strip_prefix("masks")
@@ -98,7 +98,7 @@ pub(super) fn table_of(name: &str) -> String {
     }
 }
 
-/// The files of these times where there are tables of boxes and no masks.
+/// The files of these times if there are box tables but no masks.
 pub(super) fn of_boxes(masks: Vec<Chunk>) -> Vec<Chunk> {
     let renamed = |chunk: Chunk| Chunk {
         name: table_of(&chunk.name),

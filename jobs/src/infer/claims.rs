@@ -1,13 +1,12 @@
-//! Which rank makes which mask file: each takes the next one that nobody has, until none is left.
+//! Assigns mask files to ranks: each rank claims the next free file until none is left.
 //!
-//! A claim is an empty file in a folder of this call, made by the one who is first (`O_EXCL`, which local and parallel
-//! file systems keep atomic). The outputs need a shared folder anyway; no rank serves the others while it computes,
-//! fast ranks take more than slow ones, and a rank asks once per mask file. What a killed call had claimed means
-//! nothing to the next one, whatever its number of ranks: only finished files count, and those stand in the log.
+//! A claim is an empty file in a folder of this call, created exclusively (`O_EXCL`, which local and parallel file
+//! systems keep atomic). The outputs need a shared folder anyway. No rank has to serve the others while it computes,
+//! fast ranks make more files than slow ones, and a rank accesses the folder once per mask file. Claims of a killed
+//! call are ignored by the next one, whatever its number of ranks: only finished files count, and those are in the log.
 //!
-//! Files are claimed in order, so that those that are claimed lie before those that are not, and the border is found by
-//! doubling and halving. An answer about it that a network file system remembered too long is only too low: the claim
-//! itself then says that somebody was first.
+//! Files are claimed in order, so all claimed files precede all free ones, and an exponential plus binary search finds
+//! the border. A stale answer from a network file system's cache can only be too low: the claim itself then fails.
 
 use super::heartbeat;
 use super::stop_signal::StopSignal;
@@ -19,29 +18,29 @@ use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Beginning of the names of claim folders.
+/// Prefix of the names of claim folders.
 const FOLDER: &str = ".claims-";
-/// Time after which a folder that one rank made must be there for the others: a network file system may remember for a
-/// while that it was not.
+/// Time within which a folder created by one rank must be visible to the others: a network file system may cache its
+/// absence for a while.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
-/// Time between two attempts to write into such a folder.
+/// Interval between attempts to write into such a folder.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// The claims of one call, as one of its ranks sees them.
+/// The claims of one call, seen from one of its ranks.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// None for a single rank, which takes everything.
+    /// `None` for a single rank, which takes everything.
     folder: Option<PathBuf>,
     count: usize,
-    /// Everything below is claimed.
+    /// All files below this index are claimed.
     border: usize,
 }
 
 impl Claims {
-    /// The claims on `count` mask files, for all ranks of a communicator. All of them call it.
+    /// Sets up claims on `count` mask files for all ranks of a communicator. All of them call it.
     ///
     /// # Errors
-    /// [`JobError::NotShared`] on a rank that cannot write where the first one made a folder.
+    /// [`JobError::NotShared`] on a rank that cannot write into the folder that the first rank created.
     pub fn begin(out: &Path, count: usize, comm: &mut dyn Communicator) -> Result<Self> {
         Self::begin_within(SEEN_WITHIN, out, count, comm)
     }
@@ -63,9 +62,9 @@ impl Claims {
                 0 => std::fs::create_dir_all(&path).map_err(DataError::io("create folder", &path)),
                 _ => Ok(()),
             };
-            // Nobody may look before it is there.
+            // Nobody may use the folder before it exists.
             all_or_none(comm, made.map_err(JobError::from))?;
-            // A rank that cannot write there could neither claim files nor tell the others that it failed.
+            // A rank that cannot write there could neither claim files nor report its failure to the others.
             let rank = comm.rank();
             let written = first_sign(&path, rank, patience);
             let written = written.map_err(|source| JobError::NotShared {
@@ -83,7 +82,7 @@ impl Claims {
         })
     }
 
-    /// The next file that nobody has, now this rank's; none if all are taken.
+    /// Claims the next free file for this rank; `None` if all are taken.
     ///
     /// # Errors
     /// As [`refuse_taken`]; [`JobError::Data`].
@@ -109,7 +108,7 @@ impl Claims {
         }
     }
 
-    /// The first that is not claimed, or one before it.
+    /// The first free file, or an earlier one.
     fn first_free(&self) -> usize {
         let claimed =
             |at: usize| at < self.count && self.path(at).is_some_and(|path| path.exists());
@@ -121,7 +120,7 @@ impl Claims {
             taken += step;
             step *= 2;
         }
-        // Claimed at `taken`, free at `taken + step`.
+        // Invariant: `taken` is claimed, `taken + step` is free.
         let mut free = taken + step;
         while free - taken > 1 {
             let middle = taken + (free - taken) / 2;
@@ -139,17 +138,17 @@ impl Claims {
         Some(folder.join(format!("{index:06}")))
     }
 
-    /// Where ranks leave word for each other; none for a single rank.
+    /// The folder through which ranks communicate; `None` for a single rank.
     pub fn folder(&self) -> Option<&Path> {
         self.folder.as_deref()
     }
 
-    /// What tells the other ranks to stop, and hears it from them.
+    /// The signal that tells other ranks to stop.
     pub fn stop_signal(&self) -> StopSignal {
         StopSignal::within(self.folder())
     }
 
-    /// Removes this call's folder. Nobody may look any more.
+    /// Removes this call's folder. No rank may use it any more.
     pub fn end(&self) -> Result<()> {
         match &self.folder {
             Some(folder) => remove_folder(folder),
@@ -158,7 +157,7 @@ impl Claims {
     }
 }
 
-/// Writes a rank's file into a folder that the first rank made; waits if it is not there yet.
+/// Writes a rank's file into a folder created by the first rank; waits until the folder is visible.
 fn first_sign(folder: &Path, rank: usize, patience: Duration) -> std::io::Result<()> {
     let start = Instant::now();
     loop {
@@ -173,8 +172,8 @@ fn first_sign(folder: &Path, rank: usize, patience: Duration) -> std::io::Result
     }
 }
 
-/// Refuses to go on where a later call has the output, which removed this folder of claims before it made a mask,
-/// perhaps by other settings. Only ranks that outlive the first one, and with it the output's lock, come to that.
+/// Fails if a later call has taken over the output: it removed this folder of claims before it made a mask, perhaps
+/// with other settings. This can only happen to ranks that outlive the first one, and with it the output's lock.
 ///
 /// # Errors
 /// [`JobError::Locked`].
@@ -188,7 +187,7 @@ pub(super) fn refuse_taken(claims: Option<&Path>) -> Result<()> {
     }
 }
 
-/// Removes what killed calls claimed; the output folder's lock must be held.
+/// Removes the claims of killed calls; the caller must hold the output folder's lock.
 pub(super) fn remove_old(out: &Path) -> Result<()> {
     for entry in std::fs::read_dir(out).map_err(DataError::io("list", out))? {
         let path = entry.map_err(DataError::io("list", out))?.path();

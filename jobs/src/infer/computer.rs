@@ -1,10 +1,10 @@
-//! What the network makes of what is read: batches and clips in, masks and boxes out.
+//! The computing thread: batches and clips in, masks and boxes out.
 
 use super::input::Fields;
 use super::log::{FinishedFile, SkippedTime};
 use super::other_ranks::OtherRanks;
 use super::output::{Found, FoundMask, NotFinite};
-use super::pipeline::{Job, Ran, Read, Write, finish};
+use super::pipeline::{Job, RankResult, ReaderItem, WriterItem, finish};
 use super::read_from::ReadFrom;
 use super::{BadInput, Gives, InferEvent, Inference};
 use crate::error::{JobError, Result};
@@ -14,19 +14,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Instant;
 
-/// The second of the three threads of a rank: takes batches of fields from the reader, gives masks to the writer.
+/// The second of a rank's three threads: receives batches of fields from the reader and sends masks to the writer.
 pub(super) struct Computer<'c, 'j, 'a> {
     pub job: &'c Job<'j, 'a>,
-    pub ran: &'c mut Ran,
-    /// Times that this rank has done.
+    pub ran: &'c mut RankResult,
+    /// Number of times this rank has done.
     pub own: usize,
-    pub to_writer: SyncSender<Write>,
+    pub to_writer: SyncSender<WriterItem>,
     pub from_writer: &'c Receiver<FinishedFile>,
     pub progress: &'c mut dyn FnMut(&InferEvent<'_>),
     pub other_ranks: &'c mut OtherRanks,
 }
 
-/// The mask file under way, as far as its fields have been read.
+/// The current mask file, as far as its fields have been read.
 #[derive(Default)]
 struct OpenFile {
     number: usize,
@@ -35,17 +35,17 @@ struct OpenFile {
     masks: usize,
     missing: u64,
     skipped: Vec<SkippedTime>,
-    /// What clips have shown, by time: it comes in another order.
+    /// Results of clips, by time: they arrive in another order.
     found: BTreeMap<usize, Found>,
 }
 
 impl Computer<'_, '_, '_> {
-    /// Computes what the reader sends, until it has no more, somebody says stop or the writer is gone.
-    pub fn run(&mut self, from_reader: Receiver<Read>, stop: &AtomicBool) -> Result<()> {
+    /// Processes the reader's items until there are no more, a stop is requested or the writer is gone.
+    pub fn run(&mut self, from_reader: Receiver<ReaderItem>, stop: &AtomicBool) -> Result<()> {
         let mut file = OpenFile::default();
         loop {
             let before = Instant::now();
-            // The reader has no more, or failed; its own result says which.
+            // The reader has finished or failed; its own result says which.
             let Ok(item) = from_reader.recv() else {
                 return Ok(());
             };
@@ -55,23 +55,23 @@ impl Computer<'_, '_, '_> {
                 return Ok(());
             }
             match item {
-                Read::File(number, read_from) => {
+                ReaderItem::File(number, read_from) => {
                     file = OpenFile {
                         number,
                         read_from: Some(read_from),
                         ..OpenFile::default()
                     };
                 }
-                Read::Sample(fields) => {
+                ReaderItem::Sample(fields) => {
                     file.missing += fields.missing as u64;
                     file.batch.push(fields);
                     if file.batch.len() == self.job.batch.get() && !self.compute(&mut file)? {
                         return Ok(());
                     }
                 }
-                Read::Clip(frames, takes) => self.compute_clip(&mut file, &frames, &takes)?,
-                Read::Skipped(skipped) => self.skip(&mut file, skipped),
-                Read::EndOfFile => {
+                ReaderItem::Clip(frames, takes) => self.compute_clip(&mut file, &frames, &takes)?,
+                ReaderItem::Skipped(skipped) => self.skip(&mut file, skipped),
+                ReaderItem::EndOfFile => {
                     let end = self.compute(&mut file)?
                         && self.send_clips(&mut file)
                         && self.end(std::mem::take(&mut file));
@@ -83,17 +83,17 @@ impl Computer<'_, '_, '_> {
         }
     }
 
-    /// Leaves a time out, and says why.
+    /// Skips a time and logs why.
     fn skip(&mut self, file: &mut OpenFile, skipped: SkippedTime) {
         tracing::warn!(time = %skipped.time, reason = %skipped.reason, "no mask");
         self.own += 1;
         file.skipped.push(skipped);
     }
 
-    /// Whether what was found at a time means something; where bad times are skipped, this one is if it does not.
+    /// Whether the output at a time is finite. If not, the time is skipped if bad times may be.
     ///
     /// # Errors
-    /// [`JobError::NotFinite`] where bad times end the inference.
+    /// [`JobError::NotFinite`] if bad times must end the inference.
     fn is_usable(&mut self, file: &mut OpenFile, found: &Found) -> Result<bool> {
         let Some(NotFinite { model, points }) = &found.not_finite else {
             return Ok(true);
@@ -143,18 +143,18 @@ impl Computer<'_, '_, '_> {
                 .map(|sliding| sliding.seen(chunk.indices.clone(), input.times())),
             read_from: file.read_from,
         };
-        self.send(Write::EndOfFile(file.number, entry))
+        self.send(WriterItem::EndOfFile(file.number, entry))
     }
 
-    /// Hands something to the writer; false if it is gone.
-    fn send(&mut self, item: Write) -> bool {
+    /// Sends an item to the writer; false if it is gone.
+    fn send(&mut self, item: WriterItem) -> bool {
         let before = Instant::now();
         let sent = self.to_writer.send(item).is_ok();
         self.ran.blocked_seconds += before.elapsed().as_secs_f64();
         sent
     }
 
-    /// The boxes of some times of a clip, which wait for the end of the file.
+    /// Computes the boxes for some times of a clip; they are kept until the end of the file.
     fn compute_clip(
         &mut self,
         file: &mut OpenFile,
@@ -178,21 +178,21 @@ impl Computer<'_, '_, '_> {
             if !self.is_usable(file, &found)? {
                 continue;
             }
-            self.tell(&found);
+            self.report_found(&found);
             file.found.insert(index, found);
         }
         Ok(())
     }
 
-    /// Hands what clips have shown to the writer, in order of time; false if it is gone.
+    /// Sends the results of clips to the writer, in order of time; false if it is gone.
     fn send_clips(&mut self, file: &mut OpenFile) -> bool {
         let found = std::mem::take(&mut file.found);
         file.masks += found.len();
-        (found.into_values()).all(|found| self.send(Write::Found(file.number, found)))
+        (found.into_values()).all(|found| self.send(WriterItem::Found(file.number, found)))
     }
 
-    /// Counts a time as done, and says what was found at it.
-    fn tell(&mut self, found: &Found) {
+    /// Counts a time as done and reports its results.
+    fn report_found(&mut self, found: &Found) {
         self.own += 1;
         let done = self.job.done + self.own + self.other_ranks.times();
         let total = self.job.total;
@@ -204,7 +204,7 @@ impl Computer<'_, '_, '_> {
         }
     }
 
-    /// Masks of the samples that wait; false if the writer is gone.
+    /// Computes the masks of the waiting samples; false if the writer is gone.
     fn compute(&mut self, file: &mut OpenFile) -> Result<bool> {
         let Inference {
             input,
@@ -223,8 +223,8 @@ impl Computer<'_, '_, '_> {
                     continue;
                 }
                 file.masks += 1;
-                self.tell(&found);
-                if !self.send(Write::Found(file.number, found)) {
+                self.report_found(&found);
+                if !self.send(WriterItem::Found(file.number, found)) {
                     return Ok(false);
                 }
             }

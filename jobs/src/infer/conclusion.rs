@@ -1,8 +1,8 @@
-//! The end of an inference: what all ranks did is put together, and the folder is marked as finished.
+//! The end of an inference: merges the results of all ranks and marks the folder as finished.
 
 use super::claims::Claims;
 use super::log::{self, FinishedFile, in_order, share};
-use super::pipeline::Ran;
+use super::pipeline::RankResult;
 use super::{Chunk, InferReport, Inference, Spent, output, settings};
 use crate::comm::{Communicator, agree};
 use crate::error::{Result, all_or_none};
@@ -10,13 +10,13 @@ use crate::train::Outcome;
 use std::time::Instant;
 
 impl Inference<'_> {
-    /// Puts together what all ranks did.
+    /// Merges the results of all ranks.
     pub(super) fn conclude(
         &self,
         comm: &mut dyn Communicator,
         all: &[Chunk],
         claims: &Claims,
-        ran: &Ran,
+        ran: &RankResult,
         start: Instant,
     ) -> Result<InferReport> {
         let masks = ran.finished.iter().map(|entry| entry.masks).sum::<usize>();
@@ -61,8 +61,8 @@ impl Inference<'_> {
         })
     }
 
-    /// One log of all ranks and, if nothing is missing, the table of all boxes and the manifest; gives the finished files
-    /// in order of time.
+    /// Writes one log of all ranks and, if nothing is missing, the table of all boxes and the manifest. Returns the
+    /// finished files in order of time.
     fn close(&self, all: &[Chunk], claims: &Claims) -> Result<Vec<FinishedFile>> {
         let finished = log::read(self.out)?;
         let in_order = in_order(all, &finished);
@@ -72,7 +72,7 @@ impl Inference<'_> {
             if self.ensemble.gives().boxes() {
                 output::join_tables(self.out, &in_order)?;
             }
-            // Last, because it says that all is there.
+            // Last, because it marks the folder as complete.
             settings::write_manifest(self, &in_order)?;
         }
         Ok(in_order.into_iter().cloned().collect())

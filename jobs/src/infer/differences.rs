@@ -1,8 +1,8 @@
-//! Settings that differ, in the words of `squall infer`.
+//! Describes settings that differ, in terms of the options of `squall infer`.
 
 use serde_json::Value;
 
-/// How a setting differs, by the option that gives it; `was` is `None` where it was not noted down.
+/// Describes how a setting differs, by its option; `was` is `None` if it was not recorded.
 pub(super) fn in_words(key: &str, was: Option<&Value>, is: &Value) -> String {
     let name = match key {
         "model_hashes" => "--model (hash)",
@@ -30,7 +30,8 @@ pub(super) fn in_words(key: &str, was: Option<&Value>, is: &Value) -> String {
     format!("{name} was {was}, is {}", said(is))
 }
 
-/// The options that make the views of an ensemble, each of which is the columns rolled and whether it is mirrored.
+/// The options that produce the views of an ensemble. A view is a number of columns to roll by, and whether it is
+/// mirrored.
 fn options_of(views: &Value) -> String {
     let views = views.as_array().into_iter().flatten();
     let views: Vec<(u64, bool)> = views
@@ -56,7 +57,7 @@ fn on_or_off(on: bool) -> String {
     word.to_string()
 }
 
-/// The members of a list, each as `said` says it; `none` without any.
+/// Formats the elements of a list with `said`; `none` if it is empty.
 fn list(value: &Value, said: impl Fn(&Value) -> String, between: &str) -> String {
     let members: Vec<String> = value.as_array().into_iter().flatten().map(said).collect();
     match members.is_empty() {
@@ -65,13 +66,13 @@ fn list(value: &Value, said: impl Fn(&Value) -> String, between: &str) -> String
     }
 }
 
-/// A value without the marks of JSON.
+/// Formats a value without JSON punctuation.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Bool(on) => on_or_off(*on),
         Value::Array(_) => list(value, plain, ", "),
-        // A choice with a number: so many times in each file.
+        // A choice with a number: times per file.
         Value::Object(choice) => choice.values().map(plain).collect(),
         Value::Null | Value::Number(_) => value.to_string(),
     }

@@ -1,4 +1,4 @@
-//! Several models, or one that sees a field several times: the mean probability, and how far the members are apart.
+//! Ensembles of models or views: their mean probability and its spread.
 
 use super::input::{Fields, Pixels};
 use super::model::Boxes;
@@ -19,20 +19,20 @@ use std::sync::Arc;
 
 /// The members whose probabilities are averaged: every model with every view of the field.
 ///
-/// A network with an output stride of s answers the same to a field that is rolled by s columns, but not by fewer. So
-/// rolls by fewer columns, the mirrored field (hemispheres and the sign of meridional winds changed) and other models
-/// are members that differ; their spread tells how sure the mean is.
+/// A network with an output stride of s is invariant to rolls by s columns, but not by fewer. So rolls by fewer
+/// columns, the mirrored field (hemispheres and the sign of meridional winds swapped) and other models are distinct
+/// members; their spread measures the certainty of the mean.
 #[derive(Debug)]
 pub struct Ensemble<'m> {
     models: Vec<&'m Model>,
     views: Vec<View>,
     normalisations: Vec<Normalisation>,
-    /// Which of them each model takes.
+    /// Index of each model's normalisation.
     normalisation_of: Vec<usize>,
 }
 
 impl<'m> Ensemble<'m> {
-    /// One model that sees each field as it is.
+    /// A single model that sees each field unchanged.
     pub fn of(model: &'m Model) -> Self {
         allow_tf32(model.tf32());
         Self {
@@ -43,11 +43,11 @@ impl<'m> Ensemble<'m> {
         }
     }
 
-    /// These models, each with the field as it is, rolled by each of these numbers of columns, and all of that mirrored
-    /// too if asked for.
+    /// An ensemble of these models. Each sees the field unchanged, rolled by each of these numbers of columns and, if
+    /// requested, all of that mirrored, too.
     ///
     /// # Errors
-    /// [`JobError::Ensemble`] if models differ in their classes; [`JobError::Data`] without a model.
+    /// [`JobError::Ensemble`] if the models' classes differ; [`JobError::Data`] without a model.
     pub fn new(models: Vec<&'m Model>, rolls: &[usize], mirror: bool) -> Result<Self> {
         let Some(first) = models.first() else {
             let reason = "an ensemble needs a model".to_string();
@@ -68,7 +68,7 @@ impl<'m> Ensemble<'m> {
                 ),
             });
         }
-        // One rule for all members: what one of them must not, none does.
+        // TF32 is used only if every model allows it.
         allow_tf32(models.iter().all(|model| model.tf32()));
         let mut views = vec![View::default()];
         for &roll in rolls {
@@ -116,27 +116,27 @@ impl<'m> Ensemble<'m> {
         &self.views
     }
 
-    /// How many predictions are averaged for each time: models times views.
+    /// Number of predictions averaged per time: models times views.
     pub fn members(&self) -> usize {
         self.models.len() * self.views.len()
     }
 
-    /// What its models say about a time.
+    /// What the models output for a time.
     pub fn gives(&self) -> Gives {
         self.first().gives()
     }
 
-    /// The first model, which stands for all in what they have in common.
+    /// The first model, representing what all have in common.
     pub(super) fn first(&self) -> &'m Model {
         self.models[0]
     }
 
-    /// The different channels and normalisations of the models.
+    /// The distinct channels and normalisations of the models.
     pub(super) fn normalisations(&self) -> &[Normalisation] {
         &self.normalisations
     }
 
-    /// The channels of all models.
+    /// The union of the models' channels.
     pub fn variables(&self) -> Vec<Variable> {
         let mut all: Vec<Variable> = self
             .normalisations
@@ -148,10 +148,10 @@ impl<'m> Ensemble<'m> {
         all
     }
 
-    /// Refuses an input that a model or a view was not made for; gives what differs without harm.
+    /// Rejects an input that a model or a view does not fit; returns notes on harmless differences.
     ///
     /// # Errors
-    /// [`JobError::Ensemble`] if they are several that give boxes; [`JobError::Contract`] with every reason.
+    /// [`JobError::Ensemble`] if several members output boxes; [`JobError::Contract`] with every reason.
     pub fn check(&self, grid: &LatLonGrid, available: &[Variable]) -> Result<Vec<String>> {
         let boxes = self.gives().boxes();
         if boxes && self.models.len() > 1 {
@@ -202,12 +202,13 @@ impl<'m> Ensemble<'m> {
         Ok(notes)
     }
 
-    /// The clips that its network takes; none if it sees single fields.
+    /// The clips that its network takes; `None` if it sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
         self.first().clips()
     }
 
-    /// What the network finds in a clip: boxes for each of its answers, and for how many cells it gives no numbers.
+    /// Runs the network on a clip; returns the boxes of each of its outputs, and the number of cells with non-finite
+    /// output.
     ///
     /// # Errors
     /// [`JobError::Model`] if the shape does not fit the network.
@@ -221,7 +222,7 @@ impl<'m> Ensemble<'m> {
             .find_boxes(&side_by_side(&frames, grid.shape())?, grid)
     }
 
-    /// What a batch of fields shows.
+    /// Computes the masks or boxes of a batch of fields.
     ///
     /// # Errors
     /// [`JobError::Model`] if the shape does not fit a network.
@@ -245,7 +246,7 @@ impl<'m> Ensemble<'m> {
         Ok(Found::masks(prediction, model))
     }
 
-    /// The boxes that the only model, a detector, finds, and masks where it gives them too.
+    /// Finds boxes with the only model, a detector, and masks if it outputs them, too.
     fn find_boxes(
         &self,
         batch: Vec<Fields>,
@@ -274,7 +275,7 @@ impl<'m> Ensemble<'m> {
             .collect())
     }
 
-    /// The masks of the mean probabilities of all members, and the spread of these.
+    /// The masks of the members' mean probabilities, and the spread of these.
     fn average(
         &self,
         batch: Vec<Fields>,
@@ -286,7 +287,7 @@ impl<'m> Ensemble<'m> {
         let times: Vec<_> = batch.iter().map(|fields| fields.time).collect();
         let plain = joined(batch, self.normalisations.len());
         let mut ensemble_mean = EnsembleMean::new((times.len(), rows, columns, 3));
-        // One member's NaN makes the mean NaN: the error names the model that it comes from.
+        // A single member's NaN makes the mean NaN; the error must name that member's model.
         let mut broken: Vec<Option<NotFinite>> = times.iter().map(|_| None).collect();
         for view in &self.views {
             for (model, &at) in self.models.iter().zip(&self.normalisation_of) {
@@ -322,14 +323,14 @@ impl<'m> Ensemble<'m> {
     }
 }
 
-/// A tensor of so many samples in host memory.
+/// A tensor of this many samples in host memory.
 fn tensor(values: Vec<f32>, samples: usize, (rows, columns): (usize, usize)) -> Result<Tensor> {
     let channels = values.len() / (samples * rows * columns).max(1);
     let shape = (samples, rows, columns, channels);
     Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
 }
 
-/// Fields of the only normalisation, where the network computes or in host memory.
+/// Input tensor of fields of the only normalisation, on the network's device or in host memory.
 fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     if batch.iter().any(|f| matches!(f.pixels, Pixels::Sent(_))) {
         return side_by_side(&batch.iter().collect::<Vec<_>>(), shape);
@@ -338,7 +339,7 @@ fn input(batch: Vec<Fields>, shape: (usize, usize)) -> Result<Tensor> {
     tensor(joined(batch, 1).swap_remove(0), samples, shape)
 }
 
-/// Fields of the only normalisation one after the other as a batch; they stay where they are.
+/// Stacks fields of the only normalisation into a batch, on whichever device they are.
 fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     let (mut values, mut sent) = (Vec::new(), Vec::new());
     for fields in fields {
@@ -353,7 +354,7 @@ fn side_by_side(fields: &[&Fields], shape: (usize, usize)) -> Result<Tensor> {
     }
 }
 
-/// The pixels of a batch, one after the other, for every normalisation.
+/// The pixels of a batch, concatenated, for every normalisation.
 fn joined(batch: Vec<Fields>, normalisations: usize) -> Vec<Vec<f32>> {
     let of_host = |fields: Fields| match fields.pixels {
         Pixels::Host(pixels) => pixels,

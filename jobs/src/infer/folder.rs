@@ -1,4 +1,4 @@
-//! The output folder before work begins: who holds it, and which of its files are finished.
+//! Prepares the output folder: locks it and finds its finished files.
 
 use super::log::{self, FinishedFile, in_order, share};
 use super::read_from::{self, ReadFrom};
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 
 impl Inference<'_> {
-    /// The folder's lock on the first rank, and on all of them the batch. All ranks call it.
+    /// Locks the folder on the first rank, and returns the batch size on all ranks. All ranks call it.
     pub(super) fn take(
         &self,
         comm: &mut dyn Communicator,
@@ -34,8 +34,8 @@ impl Inference<'_> {
         Ok((lock, batch))
     }
 
-    /// Takes the folder on behalf of all ranks and clears away what a killed call left; gives the batch, that of the
-    /// masks that are there unless another is asked for.
+    /// Locks the folder on behalf of all ranks and cleans up after a killed call. Returns the batch size: that of the
+    /// existing masks, unless another is requested.
     fn take_folder(&self, wanted: NonZeroUsize) -> Result<(FolderLock, NonZeroUsize)> {
         let lock = FolderLock::take(self.out)?;
         let before = match self.options.batch {
@@ -49,8 +49,8 @@ impl Inference<'_> {
         Ok((lock, batch))
     }
 
-    /// The files that are still to be made; where there are some, the folder says no longer that it is finished, and has
-    /// no table of all boxes. All ranks call it.
+    /// The files that remain to be made; if there are any, removes the manifest and the table of all boxes. All ranks
+    /// call it.
     pub(super) fn left_to_make(
         &self,
         comm: &mut dyn Communicator,
@@ -70,7 +70,7 @@ impl Inference<'_> {
         Ok(left)
     }
 
-    /// Removes what stands for all files.
+    /// Removes the outputs that describe the complete folder.
     fn reopen(&self) -> Result<()> {
         settings::remove_manifest(self.out)?;
         match self.ensemble.gives().boxes() {
@@ -79,7 +79,7 @@ impl Inference<'_> {
         }
     }
 
-    /// The files that earlier calls finished and that are whole; each rank looks at some of them.
+    /// The intact files finished by earlier calls; each rank checks some of them.
     fn finished_before(
         &self,
         comm: &mut dyn Communicator,
@@ -110,7 +110,7 @@ impl Inference<'_> {
         Ok(kept)
     }
 
-    /// The files of the log that this call would make as they are.
+    /// The logged files that this call would make identically.
     fn wanted_of_log(&self, all: &[Chunk], sliding: Option<&Sliding>) -> Result<Vec<FinishedFile>> {
         let times = self.input.times();
         let variables = self.ensemble.variables();
@@ -119,7 +119,7 @@ impl Inference<'_> {
             .map(|chunk| (chunk.name.as_str(), chunk))
             .collect();
         let chunk_of = |entry: &FinishedFile| by_name.get(entry.file.as_str()).copied();
-        // An input that has grown, or shrunk, changes the file at its edge.
+        // If the input has grown or shrunk, the file at its edge changes.
         let has_its_times = |entry: &FinishedFile| {
             chunk_of(entry).is_some_and(|chunk| {
                 times[chunk.indices.start].to_string() == entry.first
@@ -127,14 +127,14 @@ impl Inference<'_> {
                     && chunk.indices.len() == entry.times()
             })
         };
-        // And what clips see that reach over the edge.
+        // And so do files whose clips see across the edge.
         let saw_the_same = |entry: &FinishedFile| {
             let seen = |chunk: &Chunk| sliding.map(|s| s.seen(chunk.indices.clone(), times));
             chunk_of(entry).is_some_and(|chunk| entry.seen == seen(chunk))
         };
         let saw_others = |entry: &FinishedFile| has_its_times(entry) && !saw_the_same(entry);
         let wanted = |entry: &FinishedFile| {
-            // Without --skip-bad, times that an earlier call skipped must be tried again.
+            // Without --skip-bad, times skipped by an earlier call must be tried again.
             let is_patient = self.options.bad_input == BadInput::Skip;
             has_its_times(entry) && saw_the_same(entry) && (is_patient || entry.skipped.is_empty())
         };

@@ -1,9 +1,9 @@
-//! Heartbeats: whether the other ranks are alive while this one waits for them.
+//! Heartbeats: whether other ranks are alive while this one waits for them.
 //!
-//! A rank that finds no mask file left to claim waits for the ranks that still make one. That may take hours, so a long
-//! wait does not mean that one of them is dead. Therefore a thread of every rank writes a growing number into a file of
-//! that rank until its work is done, and a rank that waits looks at whether these numbers grow: the first rank at those
-//! of all others, every other rank at that of the first.
+//! A rank that finds no mask file left to claim waits for the ranks that are still working. That may take hours, so a
+//! long wait does not mean that one of them is dead. Therefore every rank has a thread that writes an increasing number
+//! into the rank's file until its work is done, and a waiting rank checks that these numbers increase: the first rank
+//! watches all others, and every other rank watches the first.
 
 use super::claims::Claims;
 use super::polling::Polling;
@@ -15,15 +15,15 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Time between two counts.
+/// Interval between heartbeats.
 const COUNT: Duration = Duration::from_secs(5);
-/// Longest time between two looks at the files.
+/// Longest interval between checks of the files.
 const LOOK: Duration = Duration::from_millis(500);
-/// A rank that has not counted for so long is dead: file systems may take minutes to recover.
+/// A rank without a heartbeat for this long is considered dead: file systems may take minutes to recover.
 pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
-/// The most silence that a single look may add. A rank that did not look for longer was itself stopped (by a batch
-/// system, say), and so may the others have been. It is this long because a look at thousands of files on a slow file
-/// system takes time, too.
+/// Maximum silence that a single check may add. A rank that did not check for longer was itself suspended (by a batch
+/// system, say), and so may the others have been. The limit is this high because checking thousands of files on a slow
+/// file system takes time, too.
 const LONGEST: Duration = Duration::from_secs(60);
 /// What a rank writes when its work is done.
 const DONE: &str = "done";
@@ -33,7 +33,7 @@ pub(super) fn file_of(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("rank{rank}"))
 }
 
-/// The thread that writes this rank's heartbeat, until it is dropped.
+/// The thread that writes this rank's heartbeat, until dropped.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
     path: PathBuf,
@@ -42,10 +42,10 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Begins to write into the folder of these claims; none for a single rank.
+    /// Starts the heartbeat in the folder of these claims; `None` for a single rank.
     ///
     /// # Errors
-    /// [`JobError::Data`] if the system gives no thread.
+    /// [`JobError::Data`] if the system cannot start a thread.
     pub fn start(claims: &Claims, rank: usize) -> Result<Option<Self>> {
         let Some(folder) = claims.folder() else {
             return Ok(None);
@@ -72,7 +72,7 @@ impl Heartbeat {
         }))
     }
 
-    /// Says that this rank has nothing left to do, nor to wait for.
+    /// Announces that this rank has nothing left to do or to wait for.
     pub fn done(mut self) {
         self.stop();
         write(&self.path, DONE);
@@ -92,15 +92,15 @@ impl Drop for Heartbeat {
     }
 }
 
-/// Writes a heartbeat. A failure is no error here: the other ranks take a rank that cannot write for dead, and it could
-/// not write its masks either.
+/// Writes a heartbeat. Errors are ignored: the other ranks consider a rank that cannot write dead, and it could not
+/// write its masks either.
 fn write(path: &Path, text: &str) {
     if let Err(error) = std::fs::write(path, text) {
         tracing::debug!(%error, path = %path.display(), "not written");
     }
 }
 
-/// The ranks whose heartbeats this one looks at.
+/// The ranks whose heartbeats this one watches.
 #[derive(Debug)]
 pub(super) struct WatchedRanks {
     own: usize,
@@ -109,19 +109,19 @@ pub(super) struct WatchedRanks {
     polling: Polling,
 }
 
-/// A rank whose heartbeat is looked at.
+/// A rank whose heartbeat is watched.
 #[derive(Debug)]
 struct WatchedRank {
     rank: usize,
     path: PathBuf,
-    /// What was read last.
+    /// The last content of its file.
     text: String,
-    /// For how long it has been the same.
+    /// How long the content has been unchanged.
     silent: Duration,
 }
 
 impl WatchedRanks {
-    /// The ranks, of `size`, that `rank` looks at.
+    /// The ranks, of `size`, that `rank` watches.
     pub fn of(claims: &Claims, rank: usize, size: usize) -> Self {
         let others = match rank {
             0 => 1..size,
@@ -144,10 +144,10 @@ impl WatchedRanks {
         }
     }
 
-    /// Whether all of them are done; looks at their files only when it is time.
+    /// Whether all of them are done; reads their files only when a check is due.
     ///
     /// # Errors
-    /// [`CommError::Stalled`] naming one whose heartbeat has stood still for longer than `limit`.
+    /// [`CommError::Stalled`] naming a rank whose heartbeat has been silent for longer than `limit`.
     pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
         match self.polling.due() {
             Some(since) => self.look(since, limit),
@@ -155,7 +155,7 @@ impl WatchedRanks {
         }
     }
 
-    /// As [`Self::are_done`], but looks now, this long after the last look.
+    /// Like [`Self::are_done`], but checks now, this long after the last check.
     fn look(&mut self, since: Duration, limit: Duration) -> Result<bool> {
         for other in &mut self.ranks {
             let text = std::fs::read_to_string(&other.path).unwrap_or_default();

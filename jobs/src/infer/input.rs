@@ -1,4 +1,4 @@
-//! What is inferred from: simulation files, or a sample store.
+//! The input of an inference: simulation files or a sample store.
 
 use super::pixels::{check_stored, check_values, interleaved, normalised};
 use super::read_from::ReadFrom;
@@ -17,38 +17,38 @@ use std::path::Path;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// A time axis with fields, wherever they come from.
+/// A time axis with fields, whatever their source.
 #[derive(Debug)]
 pub struct Input<'a> {
     source: Source<'a>,
     times: Vec<Time>,
-    /// The step of the data, seconds: that of all samples of a store where times are those of a split.
+    /// Time step in seconds; for a split, that of the whole store.
     step: Option<i64>,
 }
 
 #[derive(Debug)]
 enum Source<'a> {
     Archive(&'a Archive),
-    /// Sample ids in the order of time.
+    /// Sample ids in order of time.
     Store(Arc<Store>, Vec<usize>),
 }
 
-/// The fields of one time, normalised in each way that an ensemble needs.
+/// The fields of one time, in each normalisation that an ensemble needs.
 #[derive(Debug)]
 pub(super) struct Fields {
     pub time: Time,
     /// The fields.
     pub pixels: Pixels,
-    /// Number of missing values, replaced by the mean: the largest number over the normalisations.
+    /// Number of missing values, replaced by the mean: the maximum over the normalisations.
     pub missing: usize,
 }
 
-/// Where the fields of one time are.
+/// Location of the fields of one time.
 #[derive(Debug)]
 pub(super) enum Pixels {
     /// Normalised, `(lat, lon, channel)`, one for each of [`Ensemble::normalisations`].
     Host(Vec<Vec<f32>>),
-    /// On their way to the GPU, which normalises them; only where there is a single normalisation.
+    /// Being copied to the GPU, which normalises them; only with a single normalisation.
     Sent(Sent),
 }
 
@@ -62,10 +62,10 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The samples of a store, or those of one of its splits, in the order of time.
+    /// The samples of a store, or of one of its splits, in order of time.
     ///
     /// # Errors
-    /// [`JobError::Data`] if there is none, or two are of the same time.
+    /// [`JobError::Data`] if there are none, or two have the same time.
     pub fn store(store: Arc<Store>, split: Option<Split>) -> Result<Self> {
         let folder = store.folder().display().to_string();
         let ids: Vec<usize> = match split {
@@ -92,7 +92,7 @@ impl<'a> Input<'a> {
         })
     }
 
-    /// Seconds from one time of the data to the next; none of a single time.
+    /// Time step of the data in seconds; `None` for a single time.
     pub(super) fn step_seconds(&self) -> Option<i64> {
         self.step
     }
@@ -126,7 +126,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// How many files were left out because they cannot be used.
+    /// Number of files that were skipped as unusable.
     pub(super) fn skipped_files(&self) -> usize {
         match &self.source {
             Source::Archive(archive) => archive.skipped_files(),
@@ -134,7 +134,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The files that some fields of some times are read from, in order of time; none of a store.
+    /// The files that hold these variables at these times, in order of time; none for a store.
     fn files(&self, indices: Range<usize>, variables: &[Variable]) -> Vec<&Path> {
         let mut files: Vec<&Path> = Vec::new();
         let Source::Archive(archive) = &self.source else {
@@ -149,7 +149,7 @@ impl<'a> Input<'a> {
         files
     }
 
-    /// What some times are read from, as those files are now.
+    /// The current state of the files that these times are read from.
     pub(super) fn read_from(&self, indices: Range<usize>, variables: &[Variable]) -> ReadFrom {
         if let Source::Store(store, _) = &self.source {
             let (first, state) = (store_name(store), String::new());
@@ -165,7 +165,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Whether a file of that name, without its folder, is part of it.
+    /// Whether it contains a file of this name, ignoring folders.
     pub(super) fn has_file(&self, wanted: &str) -> bool {
         match &self.source {
             Source::Archive(archive) => archive.paths().any(|path| name(path) == wanted),
@@ -173,8 +173,8 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Where some fields of some times come from, for the history of a file: names without folders, so that it is the
-    /// same wherever they lie.
+    /// The origin of these variables at these times, for a file's history: names without folders, so that it does not
+    /// depend on the location.
     pub(super) fn origin_of(&self, indices: Range<usize>, variables: &[Variable]) -> String {
         if let Source::Store(store, _) = &self.source {
             return store_name(store);
@@ -190,8 +190,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The channels that every time has; where bad times may be skipped, a channel that only some times have counts
-    /// too.
+    /// The requested channels that every time has; if bad times may be skipped, also those that only some times have.
     pub(super) fn readable(&self, wanted: &[Variable], options: &InferOptions) -> Vec<Variable> {
         let archive = match &self.source {
             Source::Archive(archive) => archive,
@@ -200,7 +199,7 @@ impl<'a> Input<'a> {
         let mut available = archive.available().to_vec();
         if options.bad_input == BadInput::Skip {
             for &variable in wanted {
-                // Only what the files of a time offer is read: for a channel that is nowhere nothing is.
+                // Reads only times whose files offer the channel, so that a channel that exists nowhere costs nothing.
                 let anywhere = || {
                     (0..archive.times().len())
                         .filter(|&index| archive.offers(index, variable))
@@ -214,7 +213,7 @@ impl<'a> Input<'a> {
         available
     }
 
-    /// Bytes that one time of this many channels takes in the files or the store, uncompressed.
+    /// Uncompressed bytes of one time of this many channels in the files or the store.
     pub(super) fn bytes_read(&self, channels: usize) -> u64 {
         match &self.source {
             Source::Archive(archive) => {
@@ -225,10 +224,10 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A reader of the fields that an ensemble needs.
+    /// Creates a reader of the fields that an ensemble needs.
     ///
     /// # Errors
-    /// [`JobError::Data`] naming a channel that a store does not have.
+    /// [`JobError::Data`] naming a channel that a store lacks.
     pub(super) fn reader(&self, ensemble: &Ensemble<'_>) -> Result<Reader<'_>> {
         let normalisations = ensemble.normalisations().to_vec();
         let mut variables: Vec<Variable> = Vec::new();
@@ -250,7 +249,7 @@ impl<'a> Input<'a> {
             }
         };
         let backend = ensemble.first().network().backend();
-        // Members of an ensemble see rolled and mirrored fields, which the host makes.
+        // Members of an ensemble see rolled and mirrored fields, which the host computes.
         let upload = match &normalisations[..] {
             [normalisation] if ensemble.members() == 1 => {
                 let (encoding, factors) = match stored.first() {
@@ -286,16 +285,16 @@ fn name(path: &Path) -> String {
 pub(super) struct Reader<'a> {
     input: &'a Input<'a>,
     normalisations: Vec<Normalisation>,
-    /// The channels of all of them.
+    /// The channels of all normalisations.
     variables: Vec<Variable>,
     stored: Vec<SampleReader>,
     labels: Vec<u8>,
-    /// Sends fields to the GPU, where that normalises.
+    /// Uploads fields, if the GPU normalises.
     upload: Option<Upload>,
 }
 
 impl Reader<'_> {
-    /// The fields of a time; refused if a larger share of one of them is missing than allowed.
+    /// Reads the fields of a time; fails if a field has a larger share of missing values than allowed.
     ///
     /// # Errors
     /// [`JobError::Data`] naming file and variable, or shard and sample.
@@ -334,7 +333,7 @@ impl Reader<'_> {
                         lacking
                     };
                     missing = missing.max(lacking);
-                    // That many may all be missing in one channel, which the normalised values no longer show.
+                    // All missing values may be in one channel, which the normalised values no longer show.
                     if lacking as f64 > max_missing_share * (rows * columns) as f64 {
                         if self.upload.is_none() {
                             copy(&mut self.labels)?;

@@ -1,7 +1,7 @@
-//! Which mask files are finished, and what was left out of them.
+//! Logs of finished mask files and skipped times.
 //!
-//! Every rank appends to a log of its own, `finished.<rank>.jsonl`; the first one puts them together into
-//! `finished.jsonl`, in order of time, when a call begins and when it ends.
+//! Every rank appends to its own log, `finished.<rank>.jsonl`. The first rank merges them into `finished.jsonl`, in
+//! order of time, at the start and the end of a call.
 
 use super::Chunk;
 use super::chunks::table_of;
@@ -19,21 +19,21 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Lines of finished files, in the output folder.
+/// The merged log in the output folder, one line per finished file.
 pub(super) const LOG: &str = "finished.jsonl";
 
 /// A time without a mask.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkippedTime {
-    /// Which.
+    /// The time.
     pub time: String,
     /// Why.
     pub reason: String,
 }
 
 impl SkippedTime {
-    /// Whether it is the network that failed, and not the input: the words of [`JobError::NotFinite`].
+    /// Whether the network failed rather than the input: recognised by the text of [`JobError::NotFinite`].
     #[must_use]
     pub fn is_of_network(&self) -> bool {
         self.reason.starts_with("the output of the model ")
@@ -44,42 +44,42 @@ impl SkippedTime {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FinishedFile {
-    /// Its name; there is no such file if it would hold no mask.
+    /// Its name; the file does not exist if it would contain no mask.
     pub file: String,
-    /// Whether a table of boxes lies beside the masks, of the same name but for `boxes` and `csv`.
+    /// Whether there is a box table besides the masks, named with `boxes` and `csv` instead.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_boxes: bool,
-    /// First time asked for.
+    /// The first time it covers.
     pub first: String,
-    /// Last time asked for.
+    /// The last time it covers.
     pub last: String,
-    /// Masks in it.
+    /// Number of masks in it.
     pub masks: usize,
     /// Missing input values that were replaced by the mean.
     pub missing_values: u64,
-    /// Times left out.
+    /// Skipped times.
     pub skipped: Vec<SkippedTime>,
-    /// Of a network over time: the hash of the times that its clips saw, which reach beyond those of the file.
+    /// For a network over time: hash of the times seen by its clips, which extend beyond the file's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<String>,
-    /// What its fields were read from.
+    /// The sources of its fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_from: Option<ReadFrom>,
 }
 
 impl FinishedFile {
-    /// Times that it is about.
+    /// Number of times that it covers.
     pub(super) fn times(&self) -> usize {
         self.masks + self.skipped.len()
     }
 
-    /// Whether the file is there and can be read to its end.
+    /// Whether the file exists and is readable to its end.
     pub(super) fn verify(&self, folder: &Path) -> bool {
         if self.masks == 0 {
             return true;
         }
         let path = folder.join(&self.file);
-        // Tables appear whole, under their name.
+        // Tables are renamed into place, so an existing one is complete.
         if self.with_boxes && !folder.join(table_of(&self.file)).is_file() {
             tracing::warn!(file = %self.file, "the table of boxes beside it is gone: both are made again");
             return false;
@@ -102,12 +102,12 @@ fn of_rank(folder: &Path, rank: usize) -> PathBuf {
     folder.join(format!("finished.{rank}.jsonl"))
 }
 
-/// Opens the log of a rank to append to.
+/// Opens the log of a rank for appending.
 pub(super) fn open(folder: &Path, rank: usize) -> Result<JsonLines> {
     JsonLines::open(&of_rank(folder, rank))
 }
 
-/// The logs of single ranks, of any earlier call.
+/// The logs of single ranks of any earlier call.
 fn rank_logs(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).map_err(DataError::io("list", folder))? {
@@ -124,13 +124,13 @@ fn rank_logs(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The files that all logs call finished, by name; a line that was cut off is forgotten.
+/// Reads the finished files from all logs, by name; an incomplete line is ignored.
 pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, FinishedFile>> {
     let mut finished = BTreeMap::new();
     let logs = [folder.join(LOG)].into_iter().chain(rank_logs(folder)?);
     for path in logs.filter(|path| path.exists()) {
         let bytes = std::fs::read(&path).map_err(DataError::io("read", &path))?;
-        // It may be cut off within a letter.
+        // It may be cut off within a UTF-8 character.
         let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().map(serde_json::from_str::<FinishedFile>);
         finished.extend(lines.flatten().map(|entry| (entry.file.clone(), entry)));
@@ -138,12 +138,12 @@ pub(super) fn read(folder: &Path) -> Result<BTreeMap<String, FinishedFile>> {
     Ok(finished)
 }
 
-/// Whether a call began here before.
+/// Whether an earlier call has started here.
 pub(super) fn exists(folder: &Path) -> Result<bool> {
     Ok(folder.join(LOG).exists() || !rank_logs(folder)?.is_empty())
 }
 
-/// Begins one log of all ranks with these files, in this order.
+/// Replaces all logs by a single one with these files, in this order.
 pub(super) fn restart<'f>(
     folder: &Path,
     finished: impl Iterator<Item = &'f FinishedFile>,
@@ -171,7 +171,7 @@ pub(super) fn in_order<'f>(
         .collect()
 }
 
-/// The first rank's files on all ranks.
+/// Broadcasts the first rank's files.
 pub(super) fn share(
     comm: &mut dyn Communicator,
     files: &[FinishedFile],
@@ -188,28 +188,28 @@ pub(super) fn share(
     })
 }
 
-/// How many times the other ranks have finished, as their logs say.
+/// Counts the times that other ranks have finished, from their logs.
 #[derive(Debug)]
-pub(super) struct Others {
+pub(super) struct OtherRanksLog {
     logs: Vec<(PathBuf, u64)>,
     times: usize,
     looked: Instant,
     interval: Duration,
 }
 
-impl Others {
-    /// The ranks above the first.
+impl OtherRanksLog {
+    /// The ranks other than the first.
     pub fn of(folder: &Path, ranks: usize) -> Self {
         Self {
             logs: (1..ranks).map(|rank| (of_rank(folder, rank), 0)).collect(),
             times: 0,
             looked: Instant::now(),
-            // A hundred looks a second, over all of them.
+            // At most a hundred reads per second, over all ranks.
             interval: Duration::from_millis(500).max(Duration::from_millis(10) * ranks as u32),
         }
     }
 
-    /// The number so far; looks now and then.
+    /// The current count; reads the logs only at intervals.
     pub fn times(&mut self) -> usize {
         if self.looked.elapsed() >= self.interval {
             self.look();
@@ -225,7 +225,7 @@ impl Others {
     }
 }
 
-/// Times in the whole lines of a log after the bytes that were read before.
+/// Counts the times in the complete lines of a log after the `read` bytes processed before.
 fn new_lines(path: &Path, read: &mut u64) -> Option<usize> {
     let mut file = File::open(path).ok()?;
     if file.metadata().ok()?.len() <= *read {
@@ -268,7 +268,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path();
         assert!(!exists(path).unwrap());
-        let mut others = Others::of(path, 3);
+        let mut others = OtherRanksLog::of(path, 3);
         for (rank, day) in [(0, 3), (2, 1), (1, 2), (2, 4)] {
             open(path, rank).unwrap().push(&entry(day)).unwrap();
         }

@@ -1,24 +1,23 @@
-//! From models and fields to mask files, on one rank or many.
+//! Inference: from models and fields to mask files, on one rank or many.
 //!
-//! The work is divided by time: ranks claim mask files one after the other (`claims`), so that fast ranks make more of
-//! them. On each rank three threads work at the same time (`pipeline`): one reads and normalises, one computes, one
-//! writes. A mask file appears whole, under its name; only then is its line added to the log of its rank. A batch holds
-//! times of one file only. So the next call continues one that was killed anywhere, with any number of ranks: finished
-//! files stay, the others are made, and in the end the folder is the same, byte for byte, as that of a call that was
-//! never stopped.
+//! The work is divided by time: ranks claim mask files one by one (`claims`), so that fast ranks make more of them.
+//! Each rank has three concurrent threads (`pipeline`): one reads and normalises, one computes, one writes. A mask file
+//! is renamed into place when complete; only then is it added to its rank's log. A batch never spans files. So a call
+//! that was killed at any point can be continued with any number of ranks: finished files stay, the others are made,
+//! and the folder ends up byte for byte the same as without interruption.
 //!
-//! A network that gives masks and boxes has two files for the same times: the table of boxes gets its name before the
-//! masks do.
+//! A network that outputs masks and boxes has two files for the same times; the box table is renamed into place before
+//! the masks.
 //!
-//! A network over time sees windows that slide along the time axis, so that every time is asked for once (`sliding`). A
-//! frame that is missing, at an end of the axis, in a gap or in a bad file, is replaced by the nearest one.
+//! A network over time sees windows that slide along the time axis, so that every time is scored exactly once
+//! (`sliding`). A missing frame, at an end of the axis, in a gap or in a bad file, is replaced by the nearest one.
 //!
-//! Bad input is met in three ways:
+//! Bad input is handled in three ways:
 //!
-//! - What cannot be one time axis, such as files of two calendars or grids, is refused when the input is opened.
-//! - What can be put right is put right with a note: a time in two files is read from the first, unordered times are
-//!   sorted, a gap in the axis has no masks.
-//! - A time that cannot be read ends the inference or is left out, as [`BadInput`] says.
+//! - Input that cannot form one time axis, such as files of two calendars or grids, is rejected when it is opened.
+//! - Repairable input is repaired with a note: a time in two files is read from the first, unordered times are sorted,
+//!   a gap in the axis has no masks.
+//! - A time that cannot be read ends the inference or is skipped, as [`BadInput`] says.
 
 mod chunks;
 mod claims;
@@ -72,9 +71,9 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-/// Makes a mask for every time of an archive, in files under `out`; continues what an earlier call there began.
+/// Makes a mask for every time of an archive, in files under `out`; continues an earlier call there.
 ///
-/// Setting `stop` ends it after the sample under way with [`crate::Outcome::Interrupted`].
+/// Setting `stop` ends it after the current sample with [`crate::Outcome::Interrupted`].
 ///
 /// # Errors
 /// As [`Inference::run`].
@@ -95,32 +94,32 @@ pub fn infer(
     inference.run(&mut Solo::new(), progress, stop)
 }
 
-/// What is to be inferred, how, and where masks go.
+/// An inference: its input, models, output folder and options.
 #[derive(Debug)]
 pub struct Inference<'a> {
     /// The fields.
     pub input: Input<'a>,
-    /// One network, or the members of an ensemble.
+    /// One network, or several to average.
     pub ensemble: Ensemble<'a>,
-    /// Folder of the masks; one that all ranks see.
+    /// Output folder; must be shared by all ranks.
     pub out: &'a Path,
-    /// How it is inferred, and what is written.
+    /// Settings of inference and output.
     pub options: &'a InferOptions,
 }
 
 impl Inference<'_> {
-    /// Makes a mask for every time, together with the other ranks of `comm`; continues what an earlier call began,
-    /// whatever its number of ranks. All ranks call it with the same input, models and options.
+    /// Makes a mask for every time, together with the other ranks of `comm`; continues an earlier call, whatever its
+    /// number of ranks. All ranks call it with the same input, models and options.
     ///
-    /// `progress` hears of the masks of its own rank; on the first rank numbers are those of all. Setting `stop` on any
-    /// rank ends all of them after the samples under way with [`crate::Outcome::Interrupted`].
+    /// `progress` receives events for the masks of its own rank; on the first rank, counts cover all ranks. Setting
+    /// `stop` on any rank ends all of them after their current samples with [`crate::Outcome::Interrupted`].
     ///
     /// # Errors
-    /// [`Contract`] if a model does not fit the input; [`Strips`](crate::JobError::Strips) if it does not fit the memory
-    /// that [`InferOptions::strips`] gives; [`Resume`] if the folder holds masks of another model or other options;
-    /// [`Locked`]; [`NotShared`] if a rank cannot write into `out` as the first one sees it; [`Comm`] if ranks disagree
-    /// about what to do, or one is gone; [`Elsewhere`] if another rank failed; whatever reading, computing and writing
-    /// may cause.
+    /// [`Contract`] if a model does not fit the input; [`Strips`](crate::JobError::Strips) if it does not fit into the
+    /// memory given by [`InferOptions::strips`]; [`Resume`] if the folder holds masks of another model or other
+    /// options; [`Locked`]; [`NotShared`] if a rank cannot write into the `out` of the first rank; [`Comm`] if ranks
+    /// disagree about the work, or one is gone; [`Elsewhere`] if another rank failed; errors of reading, computing and
+    /// writing.
     ///
     /// [`Contract`]: crate::JobError::Contract
     /// [`Resume`]: crate::JobError::Resume
@@ -170,7 +169,7 @@ impl Inference<'_> {
         self.conclude(comm, &all, &claims, &ran, start)
     }
 
-    /// What can be known before a file is touched: the memory that is needed, the batch, and notes for the user.
+    /// Computes the memory demand, the batch size and notes for the user, before any file is touched.
     fn prepare(&self) -> Result<(Demand, NonZeroUsize, Vec<String>)> {
         let readable = self
             .input
@@ -181,7 +180,7 @@ impl Inference<'_> {
         let demand = Demand::of(self)?;
         let (rows, columns) = self.input.grid().shape();
         let wanted = match self.ensemble.clips() {
-            // A clip is batch enough.
+            // A clip is a batch by itself.
             Some(_) => NonZeroUsize::MIN,
             None => batch_for(rows, columns),
         };
@@ -189,8 +188,8 @@ impl Inference<'_> {
         Ok((demand, batch, notes))
     }
 
-    /// An error if the frames of a clip are another time apart than those that the network learnt from: storms would
-    /// seem to move at another speed.
+    /// Fails if the frames of a clip have another spacing in time than in training: storms would seem to move at
+    /// another speed.
     fn check_times(&self) -> Result<()> {
         let model = self.ensemble.first();
         let learnt = model.contract().frame_seconds;
@@ -213,12 +212,12 @@ impl Inference<'_> {
         })
     }
 
-    /// An error if ranks mean different work.
+    /// Fails if ranks have different work.
     fn agree(&self, comm: &mut dyn Communicator) -> Result<()> {
         let times: Vec<String> = self.input.times().iter().map(ToString::to_string).collect();
         let hashes: Vec<&str> = self.ensemble.models().iter().map(|m| m.hash()).collect();
         let options = InferOptions {
-            // They depend on memory, which is each rank's own.
+            // They depend on each rank's own memory.
             strips: Strips::default(),
             ..self.options.clone()
         };
@@ -228,8 +227,8 @@ impl Inference<'_> {
             .with("grid", &self.input.grid().hash().to_le_bytes())
             .with("models", hashes.join(" ").as_bytes())
             .with("views", format!("{:?}", self.ensemble.views()).as_bytes())
-            // `auto` means bf16 on some machines and f32 on others. Which rank makes which mask depends on speed, so all
-            // must compute alike.
+            // `auto` means bf16 on some machines and f32 on others. Which rank makes which mask depends on speed, so
+            // all ranks must use the same format.
             .with_text("what computes", settings::computing(&self.ensemble))
             .with("options", format!("{options:?}").as_bytes());
         Ok(facts.check(comm)?)
@@ -237,7 +236,7 @@ impl Inference<'_> {
 
     /// Bytes that this rank may use: those of its GPU, or its share of the node's memory.
     fn available_memory(&self, comm: &mut dyn Communicator) -> Result<Option<u64>> {
-        // Collective, so it comes before the GPU is asked: only some ranks may have one.
+        // Collective, so it comes before querying the GPU, which only some ranks may have.
         let ranks = match comm.size() {
             1 => 1,
             _ => comm.split_by_node()?.size() as u64,

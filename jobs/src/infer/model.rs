@@ -1,4 +1,4 @@
-//! A model file, ready to use.
+//! A model file, loaded for use.
 
 use crate::clips::ClipShape;
 use crate::contract::Contract;
@@ -27,9 +27,9 @@ pub struct Model {
     network: Network,
     hash: String,
     storage: Storage,
-    /// Whether it may compute f32 in TF32 where a GPU has it.
+    /// Whether f32 convolutions may use TF32 on GPUs that have it.
     tf32: bool,
-    /// Which boxes of a detector are kept, as the recipe says.
+    /// Which of a detector's boxes are kept, from the recipe.
     suppression: Suppression,
     /// The clips that a network over time sees.
     clips: Option<ClipShape>,
@@ -37,7 +37,7 @@ pub struct Model {
     notes: Vec<String>,
 }
 
-/// What a model says about a time.
+/// The kind of output of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Gives {
@@ -60,7 +60,7 @@ impl Gives {
         self != Self::Masks
     }
 
-    /// What it is, for people.
+    /// Describes it for users.
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Masks => "masks",
@@ -69,7 +69,7 @@ impl Gives {
         }
     }
 
-    /// What is given for this many times, in words: 12 masks, boxes of 12 times.
+    /// Describes the output for this many times: 12 masks, boxes of 12 times.
     pub fn count(self, times: usize) -> String {
         let ending = if times == 1 { "" } else { "s" };
         match self {
@@ -80,26 +80,26 @@ impl Gives {
     }
 }
 
-/// The boxes of a frame, and the number of cells for which the network gives NaN.
+/// The boxes of a frame, and the number of cells with NaN output.
 pub(super) type Boxes = (Vec<GeoBox>, usize);
 
-/// Masks of a batch.
+/// The masks of a batch.
 #[derive(Debug)]
 pub struct Prediction {
     /// One per sample.
     pub masks: Vec<ClassMask>,
-    /// `(sample, lat, lon, class)`, if asked for.
+    /// `(sample, lat, lon, class)`, if requested.
     pub probabilities: Option<Array4<f32>>,
-    /// Pixels of each sample for which the network gives NaN; the mask says background there, which means nothing.
+    /// Number of pixels with NaN output in each sample; the mask has background there, without meaning.
     pub not_finite: Vec<usize>,
 }
 
 impl Model {
-    /// Reads a model file; `precision` replaces that of training.
+    /// Reads a model file; `precision` overrides that of training.
     ///
     /// # Errors
-    /// [`JobError::NoContract`] if it is no model of ours; [`JobError::Model`] if it cannot be read, is damaged or its
-    /// weights do not fit, or not into memory; [`JobError::Weights`] if some are no finite numbers.
+    /// [`JobError::NoContract`] if it is not a model of ours; [`JobError::Model`] if it is unreadable or damaged, or
+    /// its weights do not fit the network or memory; [`JobError::Weights`] if some weights are not finite.
     pub fn load(path: &Path, precision: Option<Precision>) -> Result<Self> {
         let file = StoredFile::open(path)?;
         let contract = Contract::of(&file.facts, path)?;
@@ -112,7 +112,7 @@ impl Model {
             Task::Segment => (Suppression::default(), None),
         };
         let backend = Backend::best();
-        // A precision that was asked for is used as it is, without TF32.
+        // An explicitly requested precision is used without TF32.
         let tf32 = contract.tf32 && precision.is_none();
         allow_tf32(tf32);
         let policy = PrecisionPolicy {
@@ -122,7 +122,7 @@ impl Model {
             ..precision.unwrap_or(contract.precision).into()
         };
         let (dtype, note) = policy.resolve(backend);
-        // No note where the machine was to choose: the plan says what it chose.
+        // No note if the machine made the choice: the plan reports it.
         let note = note.filter(|_| policy.compute != Precision::Auto);
         let mut network = build_network(&contract.network, backend, 0)?;
         let storage = policy.storage(&network, dtype)?;
@@ -146,7 +146,7 @@ impl Model {
         &self.path
     }
 
-    /// What it takes and gives.
+    /// Its inputs and outputs.
     pub fn contract(&self) -> &Contract {
         &self.contract
     }
@@ -161,12 +161,12 @@ impl Model {
         &self.hash
     }
 
-    /// Data type of activations, but for layers that keep f32.
+    /// Data type of activations, except in layers that keep f32.
     pub fn dtype(&self) -> DType {
         self.storage.dtype
     }
 
-    /// Whether convolutions of f32 values may be computed in TF32 where a GPU has it.
+    /// Whether convolutions of f32 values may use TF32 on GPUs that have it.
     pub fn tf32(&self) -> bool {
         self.tf32
     }
@@ -176,7 +176,7 @@ impl Model {
         &self.storage
     }
 
-    /// What it says about a time.
+    /// What it outputs for a time.
     pub fn gives(&self) -> Gives {
         match (self.network.is_detector(), self.network.gives_masks()) {
             (false, _) => Gives::Masks,
@@ -185,7 +185,7 @@ impl Model {
         }
     }
 
-    /// The clips that it takes; none of a network that sees single fields.
+    /// The clips that it takes; `None` for a network that sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
         self.clips
     }
@@ -195,7 +195,7 @@ impl Model {
         &self.notes
     }
 
-    /// Refuses an input that it was not made for; gives what differs without harm.
+    /// Rejects an input that it does not fit; returns notes on harmless differences.
     ///
     /// # Errors
     /// [`JobError::Contract`] with every reason.
@@ -207,8 +207,8 @@ impl Model {
         })
     }
 
-    /// Turns a snapshot of its channels, in their order, into normalised pixels `(lat, lon, channel)`; gives how many
-    /// values were missing and were replaced by the mean.
+    /// Turns a snapshot of its channels, in their order, into normalised pixels `(lat, lon, channel)`; also returns how
+    /// many missing values were replaced by the mean.
     ///
     /// # Errors
     /// [`JobError::Data`] if the snapshot lacks a channel.
@@ -216,17 +216,17 @@ impl Model {
         super::pixels::normalised(snapshot, &self.contract.normalisation)
     }
 
-    /// The boxes of every sample of normalised fields on a grid, the surest first: those that the recipe's suppression
-    /// keeps, and the number of cells for which the network gives NaN. For a clip: those of the frames that the network
-    /// answers for.
+    /// Finds the boxes of every sample of normalised fields on a grid, most confident first: those that the recipe's
+    /// suppression keeps, and the number of cells with NaN output. For a clip: those of the frames that the network
+    /// outputs boxes for.
     ///
     /// # Errors
-    /// [`JobError::Model`] if the network finds no boxes, or the shape does not fit it.
+    /// [`JobError::Model`] if the network outputs no boxes, or the shape does not fit it.
     pub(super) fn find_boxes(&self, x: &Tensor, grid: &LatLonGrid) -> Result<Vec<Boxes>> {
         Ok(self.find_boxes_and_masks(x, &[], grid, false)?.0)
     }
 
-    /// The boxes as [`Self::find_boxes`] gives them, and the masks of a network that gives them too.
+    /// Like [`Self::find_boxes`], with the masks of a network that outputs them, too.
     ///
     /// # Errors
     /// As [`Self::find_boxes`].
@@ -254,12 +254,12 @@ impl Model {
         found.into_iter().map(of_sample).collect()
     }
 
-    /// Masks of samples of normalised pixels.
+    /// Predicts masks for samples of normalised pixels.
     ///
     /// # Shapes
     /// `pixels`: `times.len()` times `(lat, lon, channel)`
     /// # Errors
-    /// [`JobError::Model`] if the shape does not fit the network; [`JobError::NotFinite`] if it gives NaN.
+    /// [`JobError::Model`] if the shape does not fit the network; [`JobError::NotFinite`] if it outputs NaN.
     pub fn predict(
         &self,
         pixels: &[f32],
@@ -284,7 +284,7 @@ impl Model {
     }
 
     /// The prediction for a tensor `(sample, lat, lon, channel)`, computed in this many strips of latitude. NaN in the
-    /// output is counted, and no error yet.
+    /// output is counted, not yet an error.
     pub(super) fn predict_tensor(
         &self,
         x: &Tensor,
@@ -299,10 +299,10 @@ impl Model {
     }
 }
 
-/// Refuses weights that are NaN or infinite: the masks that they give would look like any others.
+/// Rejects weights that are NaN or infinite: the resulting masks would look plausible.
 ///
 /// # Errors
-/// [`JobError::Weights`] naming the first tensor that has some, and how many.
+/// [`JobError::Weights`] naming the first tensor with such values, and their number.
 pub fn check_finite(path: &Path, file: &StoredFile<'_>) -> Result<()> {
     match file.first_not_finite() {
         None => Ok(()),
@@ -314,7 +314,7 @@ pub fn check_finite(path: &Path, file: &StoredFile<'_>) -> Result<()> {
     }
 }
 
-/// What a network says about pixels, as masks of times.
+/// Turns a network's output into masks of these times.
 fn prediction(
     predicted: squall_model::Prediction,
     times: &[Time],

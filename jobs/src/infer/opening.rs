@@ -1,4 +1,4 @@
-//! Simulation files opened by many ranks: each looks at some of them, all learn what all hold.
+//! Opens simulation files on many ranks: each reads some of them, and all learn the contents of all.
 
 use crate::comm::Communicator;
 use crate::comm::collectives::tree;
@@ -7,15 +7,14 @@ use squall_data::archive::{Archive, BadFiles, Survey, files_of};
 use squall_data::{DataError, wire};
 use std::path::PathBuf;
 
-/// Opens an input, which [`Archive::open_with`] describes, on all ranks of `comm`; all call it.
+/// Opens an input, as described at [`Archive::open_with`], on all ranks of `comm`. All of them call it.
 ///
-/// One rank lists the files, each opens only its share of them, and what they hold goes over the ranks, so that the
-/// file system answers as many questions as for a single process. The archive and its errors are those of a single
-/// process.
+/// One rank lists the files, each opens only its share of them, and the results are exchanged, so that the file system
+/// sees the load of a single process. The archive and its errors are the same as for a single process.
 ///
 /// # Errors
-/// [`JobError::Data`] with what makes the input unusable: a file is named by the rank that looked at it, and by the
-/// others [`JobError::Elsewhere`] is given; [`JobError::Comm`].
+/// [`JobError::Data`] with the reason why the input is unusable, on the rank that read the file in question;
+/// [`JobError::Elsewhere`] on the others; [`JobError::Comm`].
 pub fn open_archive(
     comm: &mut dyn Communicator,
     input: &str,
@@ -30,7 +29,7 @@ pub fn open_archive(
     let bytes = all_or_none(comm, wire::to_bytes(&own).map_err(JobError::from))?;
     let all = tree::all_gather_any(comm, &bytes)?;
     let surveys = all.iter().enumerate().map(|(from, bytes)| match from {
-        // Its errors are still whole.
+        // This rank's own results still have their full errors.
         from if from == rank => Ok(std::mem::take(&mut own)),
         _ => wire::from_bytes(bytes),
     });
@@ -44,7 +43,7 @@ pub fn open_archive(
     all_or_none(comm, archive)
 }
 
-/// The files of an input as the first rank sees them.
+/// The files of an input as listed by the first rank.
 fn listed(comm: &mut dyn Communicator, input: &str) -> Result<Vec<PathBuf>> {
     let paths = match comm.rank() {
         0 => files_of(input).and_then(|paths| wire::to_bytes(&paths)),

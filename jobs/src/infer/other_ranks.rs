@@ -1,34 +1,34 @@
-//! A rank's work together with that of the other ranks: how they tell each other to stop, and who waits for whom.
+//! Coordinates this rank's work with the others': stop requests, and who waits for whom.
 
 use super::InferEvent;
 use super::claims::Claims;
 use super::heartbeat::{DEAD_AFTER, Heartbeat, WatchedRanks};
-use super::log::{self, FinishedFile, Others};
-use super::pipeline::{Job, Ran};
+use super::log::{self, FinishedFile, OtherRanksLog};
+use super::pipeline::{Job, RankResult};
 use super::stop_signal::StopSignal;
 use crate::comm::Communicator;
 use crate::error::{Result, all_or_none};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Time between two looks at whether the others are done.
+/// Interval between checks whether the others are done.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What this rank knows of the others, and how it tells them to stop.
+/// The state of the other ranks as known to this one, and the way to stop them.
 pub(super) struct OtherRanks {
     pub stop: StopSignal,
-    /// What the others have done, on the first rank: its progress is that of all.
-    others: Option<Others>,
+    /// Progress of the others, on the first rank, whose progress covers all ranks.
+    others: Option<OtherRanksLog>,
 }
 
 impl OtherRanks {
-    /// Times that they have done, on the first rank; 0 on the others.
+    /// Number of times done by the other ranks, on the first rank; 0 elsewhere.
     pub fn times(&mut self) -> usize {
-        self.others.as_mut().map_or(0, Others::times)
+        self.others.as_mut().map_or(0, OtherRanksLog::times)
     }
 
-    /// Waits, after this rank has done its `own` times, until the others have done theirs or somebody says stop; on the
-    /// first rank `progress` hears meanwhile what the others have done.
+    /// After this rank has done its `own` times, waits until the others are done or a stop is requested; on the first
+    /// rank, `progress` meanwhile receives the others' counts.
     ///
     /// # Errors
     /// [`Comm`](crate::JobError::Comm) if one of them is dead.
@@ -62,26 +62,26 @@ impl OtherRanks {
     }
 }
 
-/// Does this rank's part of a job and waits until the others have done theirs; gives what this rank did. All ranks call
-/// it.
+/// Does this rank's part of a job and waits until the others have done theirs; returns what this rank did. All ranks
+/// call it.
 ///
 /// # Errors
-/// This rank's own error, at once where the others cannot be told; [`Comm`](crate::JobError::Comm) if another one is
-/// dead, [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
+/// This rank's own error, immediately if the others cannot be informed; [`Comm`](crate::JobError::Comm) if another rank
+/// is dead, [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
 pub(super) fn work(
     job: &Job<'_, '_>,
     claims: &mut Claims,
     comm: &mut dyn Communicator,
     progress: &mut dyn FnMut(&InferEvent<'_>),
     stop: &AtomicBool,
-) -> Result<Ran> {
+) -> Result<RankResult> {
     let (rank, size, out) = (comm.rank(), comm.size(), job.inference.out);
     let mut other_ranks = OtherRanks {
         stop: claims.stop_signal(),
-        others: (rank == 0 && size > 1).then(|| Others::of(out, size)),
+        others: (rank == 0 && size > 1).then(|| OtherRanksLog::of(out, size)),
     };
     let heartbeat = Heartbeat::start(claims, rank)?;
-    // Whatever ends this rank early, a panic included, ends the others too.
+    // Anything that ends this rank early, including a panic, must end the others, too.
     let mut alarm = claims.stop_signal().armed();
     let ran =
         log::open(out, rank).and_then(|log| job.run(claims, &mut other_ranks, log, progress, stop));
@@ -90,21 +90,21 @@ pub(super) fn work(
     {
         let own = done.finished.iter().map(FinishedFile::times).sum();
         let others = WatchedRanks::of(claims, rank, size);
-        // The first rank sees when all others are done, and they wait for it. So no rank enters the collective call at
-        // the end while another still computes: there a long wait would be taken for a stall.
+        // The first rank sees when all others are done, and they wait for it. So no rank enters the final collective
+        // call while another still computes: a long wait there would count as a stall.
         let (at_once, later) = match rank {
             0 => (None, heartbeat),
             _ => (heartbeat, None),
         };
         at_once.into_iter().for_each(Heartbeat::done);
-        // Where a rank is dead this ends here: it would never enter the collective call at the end.
+        // Fails if a rank is dead, which would never enter the final collective call.
         other_ranks.watch(job, own, others, progress, stop)?;
         later.into_iter().for_each(Heartbeat::done);
         alarm.disarm();
     } else {
         heartbeat.into_iter().for_each(Heartbeat::done);
-        // Others that cannot be told go on until they take this rank for dead, and would then end the job with a
-        // message that does not say why.
+        // Ranks that cannot be informed continue until they consider this rank dead, and would then end the job without
+        // the reason.
         if ran.is_err() && !alarm.send() {
             alarm.disarm();
             return ran;

@@ -1,4 +1,4 @@
-//! What a network makes of a time, and the file it goes to.
+//! The results of a time, and the files that they are written to.
 
 use super::chunks::table_of;
 use super::log::FinishedFile;
@@ -14,18 +14,18 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What was found at one time: a mask, boxes, or both.
+/// The results of one time: a mask, boxes, or both.
 #[derive(Debug)]
 pub(super) struct Found {
     pub time: Time,
     pub mask: Option<FoundMask>,
-    /// The surest first.
+    /// Most confident first.
     pub boxes: Option<Vec<TrackedBox>>,
-    /// Why neither can be used, if so.
+    /// Why the results are unusable, if so.
     pub not_finite: Option<NotFinite>,
 }
 
-/// The model that gives NaN or infinities for a time, and for how many points.
+/// A model whose output for a time is not finite, and the number of affected points.
 #[derive(Debug)]
 pub(super) struct NotFinite {
     pub model: PathBuf,
@@ -33,7 +33,7 @@ pub(super) struct NotFinite {
 }
 
 impl NotFinite {
-    /// The fault of a model whose output is not finite at this many points; none for 0.
+    /// The fault of a model with this many non-finite points; `None` for 0.
     pub fn of(model: &Model, points: usize) -> Option<Self> {
         (points > 0).then(|| Self {
             model: model.path().to_path_buf(),
@@ -42,19 +42,19 @@ impl NotFinite {
     }
 }
 
-/// A mask and how sure it is.
+/// A mask and its certainty.
 #[derive(Debug)]
 pub(super) struct FoundMask {
-    /// Classes of all cells.
+    /// The class of every cell.
     pub mask: ClassMask,
-    /// `(lat, lon, class)`, if asked for.
+    /// `(lat, lon, class)`, if requested.
     pub probabilities: Option<Array3<f32>>,
-    /// Their standard deviation over an ensemble.
+    /// Standard deviation of the probabilities over an ensemble.
     pub spread: Option<Array3<f32>>,
 }
 
 impl Found {
-    /// A mask and nothing else.
+    /// The result of a network that outputs only masks.
     pub fn mask(found: FoundMask) -> Self {
         Self {
             time: found.mask.time,
@@ -64,7 +64,7 @@ impl Found {
         }
     }
 
-    /// Boxes and nothing else.
+    /// The result of a network that outputs only boxes.
     pub fn boxes(time: Time, boxes: Vec<GeoBox>) -> Self {
         let untracked = |geo| TrackedBox {
             geo,
@@ -94,7 +94,7 @@ impl Found {
     }
 }
 
-/// Output files under way, which appear whole when they are finished.
+/// Output files in progress; they are renamed into place when finished.
 #[derive(Debug)]
 pub(super) struct OutputFile {
     /// CF netCDF.
@@ -104,7 +104,7 @@ pub(super) struct OutputFile {
 }
 
 impl OutputFile {
-    /// Begins the files of a chunk for what was found first.
+    /// Starts the files of a chunk for results of this kind.
     pub fn create(
         folder: &Path,
         chunk: &Chunk,
@@ -129,7 +129,7 @@ impl OutputFile {
         Ok(Self { masks, boxes })
     }
 
-    /// Adds what was found at the next time.
+    /// Adds the results of the next time.
     pub fn write(&mut self, found: &Found) -> Result<()> {
         if let (Some(writer), Some(found)) = (&mut self.masks, &found.mask) {
             writer.write_with_spread(
@@ -144,7 +144,7 @@ impl OutputFile {
         Ok(())
     }
 
-    /// Closes the files and gives them their names.
+    /// Closes the files and renames them into place.
     pub fn finish(self) -> Result<()> {
         if let Some(writer) = self.boxes {
             writer.finish()?;
@@ -156,7 +156,7 @@ impl OutputFile {
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 ///
 /// # Errors
 /// [`JobError::Data`](crate::JobError::Data).
@@ -172,7 +172,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 /// The table of the boxes of all times.
 const JOINED: &str = "boxes.csv";
 
-/// Removes the table of all boxes, because some of the tables that it is made of are to be made again.
+/// Removes the table of all boxes, because some of its parts will be made again.
 ///
 /// # Errors
 /// As [`remove`].
@@ -180,7 +180,7 @@ pub(super) fn remove_joined(folder: &Path) -> Result<()> {
     remove(&folder.join(JOINED))
 }
 
-/// Puts the tables of all files into one, `boxes.csv`, in order of time: line by line, whatever their length.
+/// Concatenates the tables of all files into `boxes.csv`, in order of time, line by line to bound memory.
 pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> {
     let joined = folder.join(JOINED);
     if files.iter().all(|file| file.masks == 0) {
@@ -195,7 +195,7 @@ pub(super) fn join_tables(folder: &Path, files: &[&FinishedFile]) -> Result<()> 
         let path = folder.join(table_of(&file.file));
         let part = File::open(&path).map_err(DataError::io("read", &path))?;
         let mut part = BufReader::new(part);
-        // Every table begins with the same line.
+        // Every table begins with the same header.
         let mut header = String::new();
         part.read_line(&mut header)
             .map_err(DataError::io("read", &path))?;

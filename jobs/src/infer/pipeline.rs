@@ -1,4 +1,4 @@
-//! Read, compute and write at the same time, on each rank.
+//! The pipeline of a rank: reads, computes and writes concurrently.
 
 use super::chunks::table_of;
 use super::claims::{Claims, refuse_taken};
@@ -23,27 +23,27 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::ScopedJoinHandle;
 use std::time::Instant;
 
-/// What a rank works on.
+/// The work of a rank.
 pub(super) struct Job<'j, 'a> {
     pub inference: &'j Inference<'a>,
-    /// The mask files that are left.
+    /// The remaining mask files.
     pub chunks: &'j [Chunk],
-    /// All times.
+    /// Total number of times.
     pub total: usize,
-    /// Times done before.
+    /// Number of times done before.
     pub done: usize,
-    /// Samples computed at once.
+    /// Samples per batch.
     pub batch: NonZeroUsize,
     pub strips: NonZeroUsize,
-    /// The windows of the time axis that a network over time sees.
+    /// The windows of a network over time.
     pub sliding: Option<&'j Sliding>,
 }
 
-/// What a rank did.
+/// The result of a rank's work.
 #[derive(Debug, Default)]
-pub(super) struct Ran {
+pub(super) struct RankResult {
     pub finished: Vec<FinishedFile>,
-    /// Whether it was told to stop, by its own flag or another rank.
+    /// Whether it was asked to stop, by its own flag or another rank.
     pub stopped: bool,
     /// Seconds in which the network waited for fields, computed, and waited for the writer.
     pub wait_seconds: f64,
@@ -53,26 +53,26 @@ pub(super) struct Ran {
     pub seconds: f64,
 }
 
-/// From the reader to the network.
-pub(super) enum Read {
-    /// The times of this file follow, and what they are read from.
+/// Items from the reader to the network.
+pub(super) enum ReaderItem {
+    /// Begins a file with this index; its times follow.
     File(usize, ReadFrom),
     Sample(Fields),
-    /// Frames, and which of the answers are about which times.
+    /// Frames of a clip, and pairs of an output to use and the time that it belongs to.
     Clip(Vec<Arc<Fields>>, Vec<(usize, usize)>),
     Skipped(SkippedTime),
-    /// All times of the file have come.
+    /// Ends the file.
     EndOfFile,
 }
 
-/// From the network to the writer; about one file after the other.
-pub(super) enum Write {
+/// Items from the network to the writer, file by file.
+pub(super) enum WriterItem {
     Found(usize, Found),
     EndOfFile(usize, FinishedFile),
 }
 
 impl Job<'_, '_> {
-    /// Makes mask files as long as some can be claimed. Finished ones are appended to `log`.
+    /// Makes mask files as long as some can be claimed. Appends finished ones to `log`.
     pub fn run(
         &self,
         claims: &mut Claims,
@@ -80,7 +80,7 @@ impl Job<'_, '_> {
         log: JsonLines,
         progress: &mut dyn FnMut(&InferEvent<'_>),
         stop: &AtomicBool,
-    ) -> Result<Ran> {
+    ) -> Result<RankResult> {
         let ahead = self.inference.options.read_ahead.max(1);
         let (to_network, from_reader) = sync_channel(ahead);
         let (to_writer, from_network) = sync_channel(ahead);
@@ -91,7 +91,7 @@ impl Job<'_, '_> {
             let reader = scope.spawn(move || self.read(claims, &to_network));
             let writer =
                 scope.spawn(move || self.write(&from_network, log, &finished, claimed.as_deref()));
-            let mut ran = Ran::default();
+            let mut ran = RankResult::default();
             let mut network = Computer {
                 job: self,
                 ran: &mut ran,
@@ -102,10 +102,10 @@ impl Job<'_, '_> {
                 other_ranks,
             };
             let computed = network.run(from_reader, stop);
-            // Closes the writer's channel: it ends after what it already has.
+            // Closes the writer's channel: it ends after the items it already has.
             drop(network);
             let (read, written) = (join(reader, "reading"), join(writer, "writing"));
-            // A thread's own error says more than that its channel closed.
+            // A thread's own error is more informative than a closed channel.
             read.and(written).and(computed)?;
             for entry in from_writer.try_iter() {
                 finish(self, entry, &mut ran, progress);
@@ -115,7 +115,7 @@ impl Job<'_, '_> {
         })
     }
 
-    fn read(&self, claims: &mut Claims, to_network: &SyncSender<Read>) -> Result<()> {
+    fn read(&self, claims: &mut Claims, to_network: &SyncSender<ReaderItem>) -> Result<()> {
         let Inference {
             input, ensemble, ..
         } = self.inference;
@@ -123,34 +123,37 @@ impl Job<'_, '_> {
         let variables = ensemble.variables();
         while let Some(number) = claims.next()? {
             let indices = self.chunks[number].indices.clone();
-            // Before it is read: what changes afterwards has changed since.
+            // Recorded before reading, so that later changes are detected.
             let read_from = ReadFrom::now(input, indices.clone(), self.sliding, &variables);
-            if to_network.send(Read::File(number, read_from)).is_err() {
+            if to_network
+                .send(ReaderItem::File(number, read_from))
+                .is_err()
+            {
                 return Ok(());
             }
             let heard = match self.sliding {
                 Some(sliding) => self.read_clips(&mut reader, sliding, indices, to_network)?,
                 None => self.read_samples(&mut reader, indices, to_network)?,
             };
-            // Where nobody listens any more the network stopped.
-            if !heard || to_network.send(Read::EndOfFile).is_err() {
+            // The send fails if the network has stopped.
+            if !heard || to_network.send(ReaderItem::EndOfFile).is_err() {
                 return Ok(());
             }
         }
         Ok(())
     }
 
-    /// Reads the times of a file; false if nobody listens any more.
+    /// Reads the times of a file; false if the receiver is gone.
     fn read_samples(
         &self,
         reader: &mut Reader<'_>,
         indices: Range<usize>,
-        to_network: &SyncSender<Read>,
+        to_network: &SyncSender<ReaderItem>,
     ) -> Result<bool> {
         for index in indices {
             let item = match self.read_time(reader, index)? {
-                Ok(fields) => Read::Sample(fields),
-                Err(skipped) => Read::Skipped(skipped),
+                Ok(fields) => ReaderItem::Sample(fields),
+                Err(skipped) => ReaderItem::Skipped(skipped),
             };
             if to_network.send(item).is_err() {
                 return Ok(false);
@@ -159,7 +162,7 @@ impl Job<'_, '_> {
         Ok(true)
     }
 
-    /// The fields of a time, or why it gets no mask where bad times are skipped.
+    /// Reads the fields of a time, or returns why it gets no mask if bad times are skipped.
     fn read_time(
         &self,
         reader: &mut Reader<'_>,
@@ -168,7 +171,7 @@ impl Job<'_, '_> {
         let Inference { input, options, .. } = self.inference;
         match reader.read(index, options.max_missing_share) {
             Ok(fields) => Ok(Ok(fields)),
-            // Where the disk has gone, or a GPU, so would be all times that follow.
+            // Only errors of the data: a failed disk or GPU would affect all following times, too.
             Err(JobError::Data(error))
                 if options.bad_input == BadInput::Skip && error.is_damage() =>
             {
@@ -181,13 +184,13 @@ impl Job<'_, '_> {
         }
     }
 
-    /// Reads the clips of a file; false if nobody listens any more.
+    /// Reads the clips of a file; false if the receiver is gone.
     fn read_clips(
         &self,
         reader: &mut Reader<'_>,
         sliding: &Sliding,
         indices: Range<usize>,
-        to_network: &SyncSender<Read>,
+        to_network: &SyncSender<ReaderItem>,
     ) -> Result<bool> {
         // Neighbouring clips share frames.
         let mut kept: BTreeMap<usize, Option<Arc<Fields>>> = BTreeMap::new();
@@ -204,7 +207,7 @@ impl Job<'_, '_> {
                     Err(skipped) => {
                         if indices.contains(&index)
                             && told.insert(index)
-                            && to_network.send(Read::Skipped(skipped)).is_err()
+                            && to_network.send(ReaderItem::Skipped(skipped)).is_err()
                         {
                             return Ok(false);
                         }
@@ -218,7 +221,7 @@ impl Job<'_, '_> {
             let takes = window.takes.into_iter();
             let takes: Vec<_> = takes.filter(|(_, index)| read(index).is_some()).collect();
             if let (Some(frames), false) = (completed(&frames), takes.is_empty())
-                && to_network.send(Read::Clip(frames, takes)).is_err()
+                && to_network.send(ReaderItem::Clip(frames, takes)).is_err()
             {
                 return Ok(false);
             }
@@ -228,7 +231,7 @@ impl Job<'_, '_> {
 
     fn write(
         &self,
-        from_network: &Receiver<Write>,
+        from_network: &Receiver<WriterItem>,
         mut log: JsonLines,
         finished: &Sender<FinishedFile>,
         claims: Option<&Path>,
@@ -236,18 +239,18 @@ impl Job<'_, '_> {
         let mut open: Option<OutputFile> = None;
         for item in from_network {
             match item {
-                Write::Found(number, found) => {
+                WriterItem::Found(number, found) => {
                     let file = match &mut open {
                         Some(file) => file,
                         None => open.insert(self.create(number, &found)?),
                     };
                     file.write(&found)?;
                 }
-                Write::EndOfFile(number, entry) => {
+                WriterItem::EndOfFile(number, entry) => {
                     refuse_taken(claims)?;
                     match open.take() {
                         Some(file) => file.finish()?,
-                        // There may be one of an earlier call with other input, which must not be taken for ours.
+                        // A file of an earlier call with other input must not be mistaken for ours.
                         None => {
                             let (out, name) = (self.inference.out, &self.chunks[number].name);
                             remove(&out.join(name))?;
@@ -256,12 +259,12 @@ impl Job<'_, '_> {
                     }
                     log.push(&entry)?;
                     log.sync()?;
-                    // Somebody listens until this thread has ended.
+                    // The receiver outlives this thread.
                     let _ = finished.send(entry);
                 }
             }
         }
-        // An open file that did not end is dropped, and with it its temporary name.
+        // An unfinished file is dropped, which removes its temporary name.
         Ok(())
     }
 
@@ -276,11 +279,11 @@ fn join(handle: ScopedJoinHandle<'_, Result<()>>, name: &'static str) -> Result<
     handle.join().unwrap_or(Err(JobError::Thread(name)))
 }
 
-/// Tells of a file that is finished, and notes it.
+/// Reports a finished file and logs it.
 pub(super) fn finish(
     job: &Job<'_, '_>,
     entry: FinishedFile,
-    ran: &mut Ran,
+    ran: &mut RankResult,
     progress: &mut dyn FnMut(&InferEvent<'_>),
 ) {
     if entry.masks > 0 {

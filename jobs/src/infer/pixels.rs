@@ -1,4 +1,4 @@
-//! From the fields of a time to the pixels of a network.
+//! Converts the fields of a time to the pixels of a network.
 
 use crate::error::{JobError, Result};
 use half::f16;
@@ -7,11 +7,11 @@ use squall_data::store::{Encoding, SampleReader};
 use squall_data::{Archive, DataError, Normalisation, Snapshot, Time, Variable};
 use std::path::PathBuf;
 
-/// Refuses the snapshot of a time if more of a field is missing than allowed, or its mean is out of the range of its
-/// values: a network would give an answer for such fields, but it has never learnt from any like them.
+/// Rejects the snapshot of a time if more of a field is missing than allowed, or its mean is outside of the variable's
+/// range: a network would produce output for such fields, but never saw any like them in training.
 ///
 /// # Errors
-/// [`JobError::Data`] naming variable and file: the fields of a time may lie in several.
+/// [`JobError::Data`] naming variable and file: the fields of a time may be in several files.
 pub(super) fn check_values(
     archive: &Archive,
     (index, snapshot): (usize, &Snapshot),
@@ -30,7 +30,8 @@ pub(super) fn check_values(
     Ok(archive.check_plausible(index, snapshot)?)
 }
 
-/// Refuses a sample of a store, `(lat, lon, channel)` as its reader copies it, if more of a field is missing than allowed.
+/// Rejects a sample of a store, `(lat, lon, channel)` as its reader copies it, if more of a field is missing than
+/// allowed.
 ///
 /// # Errors
 /// [`JobError::Data`] naming variable and store.
@@ -67,7 +68,7 @@ pub(super) fn check_stored(
     Ok(())
 }
 
-/// The error that a larger share of a field, in a file or a store, is missing than allowed.
+/// The error for a field, in a file or a store, of which more is missing than allowed.
 fn mostly_missing(
     path: PathBuf,
     (variable, time): (Variable, Time),
@@ -82,7 +83,8 @@ fn mostly_missing(
     JobError::Data(DataError::unreadable(path, reason))
 }
 
-/// A snapshot as normalised pixels `(lat, lon, channel)`, and how many missing values were replaced by the mean.
+/// Converts a snapshot to normalised pixels `(lat, lon, channel)`; also returns how many missing values were replaced
+/// by the mean.
 ///
 /// # Errors
 /// [`JobError::Data`] if the snapshot lacks a channel.
@@ -93,7 +95,7 @@ pub(super) fn normalised(
     by_rows(snapshot, normalisation, |row| Ok(normalisation.apply(row)?))
 }
 
-/// A snapshot as pixels `(lat, lon, channel)` in SI units, and how many of its values are missing: NaN.
+/// Converts a snapshot to pixels `(lat, lon, channel)` in SI units; also returns the number of missing values (NaN).
 pub(super) fn interleaved(
     snapshot: &Snapshot,
     normalisation: &Normalisation,
@@ -103,8 +105,8 @@ pub(super) fn interleaved(
     })
 }
 
-/// The channels of a normalisation as pixels, after `finish` was called on every row; it returns how many values of the
-/// row are missing.
+/// Interleaves the channels of a normalisation into pixels, calling `finish` on every row; it returns the number of
+/// missing values in the row.
 fn by_rows(
     snapshot: &Snapshot,
     normalisation: &Normalisation,
@@ -127,12 +129,12 @@ fn by_rows(
     }
     let mut pixels = vec![0f32; rows * columns * channels.len()];
     let mut missing = 0;
-    // Row by row, so that a row of all channels stays in the cache until it is normalised.
+    // Row by row, so that a row of all channels stays in cache until it is normalised.
     let row_values = (columns * channels.len()).max(1);
     for (j, row) in pixels.chunks_exact_mut(row_values).enumerate() {
         for (k, plane) in planes.iter().enumerate() {
             let slots = row.iter_mut().skip(k).step_by(channels.len());
-            // Infinities in a file mean nothing; they count as missing.
+            // Infinities in a file have no meaning; they count as missing.
             slots
                 .zip(plane.index_axis(Axis(0), j))
                 .for_each(|(slot, &value)| {

@@ -1,4 +1,4 @@
-//! What an inference will need, known before its first mask.
+//! The plan of an inference: its work, memory and time, known before the first mask.
 
 use super::input::{Fields, Pixels};
 use super::pipeline::Job;
@@ -11,61 +11,62 @@ use squall_model::gpu::tf32_is_allowed;
 use std::num::NonZeroUsize;
 use std::time::Instant;
 
-/// Cells that a batch should hold at least: with fewer, threads wait for each other more than they compute.
+/// Minimum number of cells in a batch: with fewer, threads spend most of their time synchronising.
 const CELLS_OF_BATCH: usize = 1 << 16;
-/// A batch has no more samples, so that the times of a day fit into few of them.
+/// Maximum number of samples in a batch: the few times of a daily file should fill whole batches.
 const LARGEST_BATCH: usize = 8;
-/// With fewer masks the time is not predicted by a trial, which would itself take a noticeable part of it.
+/// Minimum number of masks for which a trial run predicts the time: with fewer, the trial takes a noticeable part of
+/// it.
 const MASKS_WORTH_A_TRIAL: usize = 50;
 
-/// What will be done, known before the first mask.
+/// The plan, known before the first mask.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InferPlan {
-    /// What is made of each time.
+    /// Output per time.
     pub gives: Gives,
-    /// Times of the input.
+    /// Number of times of the input.
     pub times: usize,
-    /// Mask files of the input.
+    /// Number of mask files of the input.
     pub files: usize,
-    /// Times whose file an earlier call finished.
+    /// Times whose file was finished by an earlier call.
     pub done_times: usize,
     /// Ranks that share the work.
     pub ranks: usize,
-    /// Members of the ensemble that are averaged for a mask: models times views.
+    /// Ensemble members averaged per mask: models times views.
     pub members: usize,
-    /// Samples computed at once.
+    /// Samples per batch.
     pub batch: usize,
-    /// Floating-point operations of a mask, of all members.
+    /// Floating-point operations per mask, over all members.
     pub flops_per_mask: u64,
-    /// Seconds that the rest takes, if it is long enough to be worth a trial.
+    /// Predicted seconds for the rest, if long enough to be worth a trial.
     pub seconds: Option<f64>,
-    /// Bytes of fields that will be read, uncompressed.
+    /// Uncompressed bytes of fields to be read.
     pub read_bytes: u64,
-    /// Bytes of masks that will be written at most, uncompressed. How many boxes there will be nobody knows.
+    /// Upper limit of uncompressed bytes of masks to be written. The number of boxes is unknown.
     pub write_bytes: u64,
-    /// Bytes of weights, activations, and fields and masks under way, of each rank.
+    /// Bytes per rank: weights, activations, and fields and masks in flight.
     pub memory_bytes: u64,
-    /// In how many strips of latitude the network is computed.
+    /// Number of strips of latitude that the network is computed in.
     pub strips: NonZeroUsize,
     /// Data type of activations.
     pub dtype: String,
-    /// What computes.
+    /// The compute backend.
     pub backend: String,
     /// Notes on model and input for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
-/// How many samples are computed at once by default: the smallest power of two with 65,536 cells or more, at most 8.
+/// The default batch size: the smallest power of two with at least 65,536 cells, but no more than 8.
 ///
-/// The batch is the same wherever the program runs, because the last bits of a probability may depend on it.
+/// The batch size is the same wherever the program runs, because the last bits of a probability may depend on it.
 pub fn batch_for(rows: usize, columns: usize) -> NonZeroUsize {
     let cells = (rows * columns).max(1);
     let wanted = CELLS_OF_BATCH.div_ceil(cells).next_power_of_two();
     NonZeroUsize::new(wanted.min(LARGEST_BATCH)).unwrap_or(NonZeroUsize::MIN)
 }
 
-/// The largest batch below `wanted` that fits, where all smaller ones fit as well: what is needed grows with the batch.
-/// None if a single sample does not.
+/// The largest batch below `wanted` that fits, assuming that memory grows with the batch. `None` if not even a single
+/// sample fits.
 fn largest_below(
     wanted: NonZeroUsize,
     fits: impl Fn(NonZeroUsize) -> bool,
@@ -95,7 +96,7 @@ pub(super) fn dtype_name(ensemble: &Ensemble<'_>) -> String {
     }
 }
 
-/// The memory that an inference needs, by batch and strips.
+/// The memory that an inference needs, as a function of batch size and strips.
 pub(super) struct Demand {
     rows: usize,
     networks: Vec<(
@@ -103,9 +104,9 @@ pub(super) struct Demand {
         squall_model::Storage,
         squall_model::Backend,
     )>,
-    /// Bytes of a sample's fields and of what is found in it, in all places where they wait.
+    /// Bytes per sample for fields and results in all queues.
     waiting: u64,
-    /// Bytes for each sample of a batch that the mean of several members takes beside them; 0 of one alone.
+    /// Additional bytes per sample of a batch for averaging over several members; 0 for one.
     averaging: u64,
 }
 
@@ -125,11 +126,11 @@ impl Demand {
             .sum();
         let many = ensemble.members() > 1;
         let frames = ensemble.clips().map_or(1, |clips| clips.frames);
-        // For each cell a byte of mask, three f32 of probabilities, and three of their spread.
+        // Per cell: one byte of mask, three f32 of probabilities, and three of their spread.
         let found = 1 + 12 * u64::from(options.probabilities || many) + 12 * u64::from(many);
         let ahead = options.read_ahead.max(1) as u64;
-        // For each cell the fields as they are, beside those that a member sees turned, and three f32 of its probabilities, of
-        // the mean and of the sum of squares.
+        // Per cell: the original fields besides the transformed ones, and three f32 each for a member's probabilities,
+        // the mean and the sum of squares.
         let averaging = cells * u64::from(many) * (4 * channels as u64 + 3 * 12);
         Ok(Self {
             rows,
@@ -139,13 +140,13 @@ impl Demand {
         })
     }
 
-    /// Bytes at the peak.
+    /// Peak bytes.
     pub fn bytes(&self, batch: NonZeroUsize, strips: NonZeroUsize) -> Result<u64> {
         let (mut largest, mut weights) = (0, 0);
         for (summary, storage, backend) in &self.networks {
             let alone = summary.inference_bytes(*backend, batch.get(), storage, strips)?;
             largest = largest.max(alone);
-            // The weights twice: as trained, and packed for speed.
+            // Weights count twice: as trained, and packed for speed.
             weights += 8 * summary.parameters as u64;
         }
         let others = match self.networks.len() {
@@ -156,10 +157,10 @@ impl Demand {
         Ok(largest + others + self.waiting + averaging)
     }
 
-    /// How many samples at once: what was asked for, or what is good for speed as far as it fits.
+    /// The batch size: the requested one, or the fastest one that fits.
     ///
     /// # Errors
-    /// [`JobError::Strips`] if a given batch does not fit into a given memory although a smaller one would.
+    /// [`JobError::Strips`] if a requested batch does not fit into a given memory limit but a smaller one would.
     pub fn batch(&self, options: &InferOptions, wanted: NonZeroUsize) -> Result<NonZeroUsize> {
         let limit = match options.strips {
             super::Strips::Auto(limit) => limit,
@@ -194,10 +195,10 @@ impl Demand {
         }
     }
 
-    /// The number of strips, where `free` bytes are free.
+    /// The number of strips for `free` bytes of memory.
     ///
     /// # Errors
-    /// [`JobError::Strips`] if no number fits into a given memory.
+    /// [`JobError::Strips`] if no number fits into a given memory limit.
     pub fn strips(
         &self,
         options: &InferOptions,
@@ -208,7 +209,7 @@ impl Demand {
         options.strips.choose(self.rows, needed, free)
     }
 
-    /// Operations of one mask by one view of all models.
+    /// Operations per mask for one view of all models.
     fn flops(&self) -> u64 {
         self.networks
             .iter()
@@ -218,7 +219,7 @@ impl Demand {
 }
 
 impl Job<'_, '_> {
-    /// What `ranks` ranks will do; `files` is the number of mask files, finished ones included.
+    /// The plan for `ranks` ranks; `files` is the number of mask files, including finished ones.
     pub fn plan(
         &self,
         demand: &Demand,
@@ -236,7 +237,7 @@ impl Job<'_, '_> {
         let (left, to_do) = (self.chunks.len(), self.total - self.done);
         let cells = (rows * columns) as u64;
         let members = ensemble.members();
-        // LABELS and ARTMIP's tag, two probabilities and two spreads: a byte each.
+        // LABELS and ARTMIP's tag, two probabilities and two spreads: one byte each.
         let mask = match ensemble.gives().masks() {
             true => {
                 1 + u64::from(options.artmip)
@@ -276,14 +277,14 @@ impl Job<'_, '_> {
         })
     }
 
-    /// Answers of a network over time about one clip, else 1.
+    /// Outputs per clip of a network over time, else 1.
     fn answers(&self) -> usize {
         let clips = self.inference.ensemble.clips();
         clips.map_or(1, |clips| clips.answers())
     }
 
-    /// Predicted seconds for this many masks on this many ranks, from a batch of zeros that is computed twice: the
-    /// first pass prepares the kernels, which are used later. None where the trial is not worth its time.
+    /// Predicted seconds for this many masks on this many ranks, from running a batch of zeros twice; the first run
+    /// prepares the kernels. `None` if the trial is not worth its time.
     fn seconds(&self, masks: usize, ranks: usize) -> Result<Option<f64>> {
         if masks < MASKS_WORTH_A_TRIAL * ranks {
             return Ok(None);

@@ -1,12 +1,12 @@
-//! How often a rank looks at the shared file system for what other ranks wrote.
+//! Limits how often a rank polls the shared file system for files of other ranks.
 
 use std::time::{Duration, Instant};
 
-/// The interval between two looks is the time since the beginning divided by this, up to the longest interval.
+/// The polling interval is the elapsed time divided by this, up to a maximum.
 const PARTS: u32 = 8;
 
-/// Looks at intervals that are short at first and grow with the time waited, so that a short call is not prolonged by
-/// much, and ranks that wait for hours do not burden the file system.
+/// Polls at intervals that grow with the time waited, so that a short call is hardly delayed, and ranks that wait for
+/// hours do not burden the file system.
 #[derive(Debug)]
 pub(super) struct Polling {
     began: Instant,
@@ -15,7 +15,7 @@ pub(super) struct Polling {
 }
 
 impl Polling {
-    /// Looks from now on, at intervals that grow up to the longest one.
+    /// Starts now, with intervals that grow up to `longest`.
     pub fn slowing_to(longest: Duration) -> Self {
         Self {
             began: Instant::now(),
@@ -24,7 +24,7 @@ impl Polling {
         }
     }
 
-    /// The time since the last look (zero before the first one), if the next one is due; it then counts as done.
+    /// If a poll is due, returns the time since the last one (zero for the first) and counts it as done.
     pub fn due(&mut self) -> Option<Duration> {
         self.due_at(Instant::now())
     }

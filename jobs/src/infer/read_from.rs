@@ -1,4 +1,4 @@
-//! What fields were read from, so that masks of other fields are not taken for those of these.
+//! The sources of a mask file's fields, so that masks of different fields are never confused.
 
 use super::Input;
 use super::log::FinishedFile;
@@ -9,18 +9,18 @@ use squall_data::Variable;
 use std::ops::Range;
 use std::path::Path;
 
-/// What the fields of a mask file were read from.
+/// The sources of a mask file's fields.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadFrom {
-    /// The first of its files, by name, or the sample store.
+    /// The name of the first file, or the sample store.
     pub first: String,
-    /// Hash of the names of all, their lengths and times of change.
+    /// Hash of all names, lengths and modification times.
     pub state: String,
 }
 
 impl ReadFrom {
-    /// What some times, and the times that clips about them see, are read from now.
+    /// The current sources of some times and of the times that their clips see.
     pub(super) fn now(
         input: &Input<'_>,
         indices: Range<usize>,
@@ -36,9 +36,9 @@ impl ReadFrom {
     }
 }
 
-/// Refuses to go on in a folder whose masks are of other fields: of files that the input does not have, or of which none
-/// is as it was. Gives the finished files whose fields are as they were; those of the others are made again, and so are
-/// those whose clips `saw_others` than they would now: such read from other files although none has changed.
+/// Rejects a folder whose masks are of other fields: of files that the input lacks, or that have all changed. Returns
+/// the finished files whose fields are unchanged. The others will be made again, and so will those whose clips
+/// `saw_others` than they would now: they read other files although none has changed.
 ///
 /// # Errors
 /// [`JobError::Resume`] naming a file.
@@ -58,7 +58,7 @@ pub(super) fn of_these_fields(
         Some(read_from) => read_from.first.clone(),
         None => "files of an earlier version, which did not write down which".to_string(),
     };
-    // An input that has grown before its first time has another first file for the masks at its edge.
+    // An input that was extended at its start has another first file for the masks at its edge.
     let other = |(entry, now): &&(FinishedFile, ReadFrom)| {
         first(entry) != now.first && !input.has_file(&first(entry))
     };
@@ -88,7 +88,7 @@ pub(super) fn of_these_fields(
     Ok(same.into_iter().map(|(entry, _)| entry).collect())
 }
 
-/// Why masks of which none is of fields that are as they were are not made again: they may be of another run, whose files
+/// Why masks are not made again if the fields of all of them have changed: they may belong to another run, whose files
 /// have the same names.
 pub(super) fn all_changed(first: &str, file: &str) -> String {
     format!(

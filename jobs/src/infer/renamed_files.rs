@@ -1,7 +1,8 @@
-//! Mask files, and tables of boxes alone, of an earlier call whose times belong to files of other names now.
+//! Removes mask files, and box tables without masks, of an earlier call whose times are now in files of other names.
 //!
-//! With `--file-per N` a file is named after the first of its N times. If the input got more times before these, the
-//! borders between files shift. The old files must go, because readers of the folder refuse a time in two files.
+//! With `--file-per N` a file is named after the first of its N times. If the input is extended at its start, the
+//! borders between files shift. The old files must be removed, because readers of the folder reject a time in two
+//! files.
 
 use super::Input;
 use super::chunks::table_of;
@@ -16,13 +17,13 @@ use squall_data::{Time, Variable};
 use std::ops::Range;
 use std::path::Path;
 
-/// Removes outdated files, and the tables of boxes beside them: of `foreign`, the files whose names no file of this
-/// call has, those whose masks this call makes again under other names. `is_known` says that other files of the folder
-/// are already known to be of these fields, unchanged.
+/// Removes outdated files and their box tables. `foreign` are the files whose names this call does not use; outdated
+/// are those whose masks this call makes again under other names. `is_known` says that other files of the folder are
+/// already known to be of these fields, unchanged.
 ///
 /// # Errors
-/// [`JobError::Resume`] naming a file that also has masks of other times, which would be lost, or that has masks of
-/// other fields, or if the fields of all files have changed. Nothing is removed then.
+/// [`JobError::Resume`] naming a file that also has masks of other times, which would be lost, or of other fields, or
+/// if the fields of all files have changed. Nothing is removed then.
 pub(super) fn remove_files(
     folder: &Path,
     (input, sliding, variables): (&Input<'_>, Option<&Sliding>, &[Variable]),
@@ -41,7 +42,7 @@ pub(super) fn remove_files(
         let within = within(entry, input.times());
         let times = &input.times()[within.clone()];
         if is_table(entry) {
-            // Readers of a folder read the table of all boxes: one of other fields may stay, and stops nobody.
+            // Readers of a folder use the table of all boxes, so a single table of other fields may stay without harm.
             if has_these_times(entry, times) {
                 let now = ReadFrom::now(input, within, sliding, variables);
                 if entry.read_from.as_ref() == Some(&now) {
@@ -80,7 +81,7 @@ pub(super) fn remove_files(
             "the times of {} finished files, such as `{first}`, go to files of other names, because --file-per counts times from the first of the input: what they hold is made again",
             again.len()
         );
-        // First, so that a call that is killed between two files does not leave a folder that is called finished.
+        // First, so that a call killed in between does not leave a folder marked as finished.
         remove_manifest(folder)?;
     }
     for (file, _) in again {
@@ -90,7 +91,7 @@ pub(super) fn remove_files(
     Ok(())
 }
 
-/// The places of those times that lie between the first and the last of a file.
+/// The indices of the times between the first and the last of a file.
 fn within(entry: &FinishedFile, times: &[Time]) -> Range<usize> {
     let ends = || {
         let calendar = times.first()?.calendar();
@@ -104,12 +105,13 @@ fn within(entry: &FinishedFile, times: &[Time]) -> Range<usize> {
     from..times.partition_point(|time| *time <= last)
 }
 
-/// Whether it is a table of boxes without masks beside it.
+/// Whether it is a box table without masks.
 pub(super) fn is_table(entry: &FinishedFile) -> bool {
     entry.file.ends_with(".csv")
 }
 
-/// Whether a table, which lists no times without boxes, is of exactly these, all that lie between its first and its last.
+/// Whether a table, which omits times without boxes, covers exactly these, all the times between its first and its
+/// last.
 fn has_these_times(entry: &FinishedFile, times: &[Time]) -> bool {
     let ends = times.first().zip(times.last());
     let same = ends.is_some_and(|(first, last)| {
@@ -118,10 +120,10 @@ fn has_these_times(entry: &FinishedFile, times: &[Time]) -> bool {
     same && entry.masks > 0 && entry.times() == times.len()
 }
 
-/// How many masks of a file are of these times, all that lie between its first and its last one, and how many it has:
-/// none of a file that is gone.
+/// How many masks of a file are of these times, all the times between its first and its last, and how many it has; 0
+/// for a missing file.
 fn shared(path: &Path, times: &[Time]) -> (usize, usize) {
-    // Most files are of other days, and need not be opened.
+    // Most files are of other days and need not be opened.
     if times.is_empty() {
         return (0, 0);
     }

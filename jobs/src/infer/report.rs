@@ -1,4 +1,4 @@
-//! What happens during an inference, and what came of it.
+//! Events and report of an inference.
 
 use super::{Gives, InferPlan, SkippedTime};
 use crate::train::Outcome;
@@ -6,64 +6,64 @@ use serde::Serialize;
 use squall_data::{ClassMask, TrackedBox};
 use std::path::{Path, PathBuf};
 
-/// What happens during inference.
+/// An event during inference.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum InferEvent<'a> {
     /// Before the first mask.
     Started(InferPlan),
-    /// A mask is made, though not written yet. Masks of files that an earlier call finished do not come.
+    /// A mask has been computed but not yet written. Masks of files finished by earlier calls are not reported.
     Mask {
-        /// Times done, those of earlier calls and those left out included; on the first rank, those of all ranks.
+        /// Times done, including skipped ones and those of earlier calls; on the first rank, over all ranks.
         done: usize,
-        /// Times in all.
+        /// Total number of times.
         total: usize,
         /// The mask.
         mask: &'a ClassMask,
     },
-    /// The boxes of a time are found, though not written yet.
+    /// The boxes of a time have been found but not yet written.
     Boxes {
-        /// Times done, those of earlier calls and those left out included; on the first rank, those of all ranks.
+        /// Times done, including skipped ones and those of earlier calls; on the first rank, over all ranks.
         done: usize,
-        /// Times in all.
+        /// Total number of times.
         total: usize,
-        /// The boxes, the surest first.
+        /// The boxes, most confident first.
         boxes: &'a [TrackedBox],
     },
-    /// The first rank has no more to do and waits for the others.
+    /// The first rank has finished and waits for the others.
     Others {
         /// Times done by all ranks.
         done: usize,
-        /// Times in all.
+        /// Total number of times.
         total: usize,
     },
     /// A mask file is finished.
     FileFinished(&'a Path),
 }
 
-/// What came out of an inference; also `manifest.json` in the output folder, but for the times of the clock.
+/// The result of an inference; also `manifest.json` in the output folder, except for wall-clock times.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct InferReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// What was made of each time.
+    /// Output per time.
     pub gives: Gives,
-    /// Masks in the folder, or times of which boxes are.
+    /// Number of masks in the folder, or of times with boxes.
     pub masks: usize,
-    /// Masks made by this call, on all ranks.
+    /// Number of masks made by this call, on all ranks.
     pub new_masks: usize,
-    /// Mask files in the folder, or tables of boxes where there are no masks, in order of time.
+    /// Mask files in the folder, or box tables if there are no masks, in order of time.
     #[serde(serialize_with = "crate::metrics::paths_as_text")]
     pub files: Vec<PathBuf>,
-    /// Times left out.
+    /// Skipped times.
     pub skipped: Vec<SkippedTime>,
-    /// Input files that were left out whole.
+    /// Number of input files that were skipped as a whole.
     pub skipped_files: usize,
     /// Missing input values that were replaced by the mean.
     pub missing_values: u64,
     /// Ranks that shared the work.
     pub ranks: usize,
-    /// Members of the ensemble that were averaged for each mask: models times views.
+    /// Ensemble members averaged per mask: models times views.
     pub members: usize,
     /// Seconds of this call.
     pub seconds: f64,
@@ -75,16 +75,16 @@ pub struct InferReport {
     pub spent: Spent,
 }
 
-/// Shares of the time of all ranks from their first read to their last write; they add up to 1.
+/// Shares of the time of all ranks between their first read and their last write; they add up to 1.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Spent {
-    /// The network computed.
+    /// Computing.
     pub network: f64,
-    /// It waited for fields.
+    /// Waiting for fields.
     pub input: f64,
-    /// It waited for masks to be written.
+    /// Waiting for the writer.
     pub output: f64,
-    /// Everything else: progress, threads that begin and end.
+    /// Everything else: progress reports, starting and ending threads.
     pub rest: f64,
 }
 

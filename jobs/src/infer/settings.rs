@@ -1,4 +1,4 @@
-//! What must stay the same for a call to continue another's work, and what a folder of masks says about itself.
+//! The settings that must match for a call to continue another's work, and the metadata of a mask folder.
 
 use super::differences::in_words;
 use super::log::{self, FinishedFile};
@@ -15,11 +15,11 @@ use std::num::NonZeroUsize;
 use std::ops::Range;
 use std::path::Path;
 
-/// What must stay the same for a call to continue another's work. Not the number of ranks.
+/// The settings that must match for a call to continue another's work. The number of ranks is not among them.
 #[derive(Debug, Serialize)]
 pub(super) struct Settings {
     model_hashes: Vec<String>,
-    /// Columns that each member rolls the field, and whether it mirrors it.
+    /// Columns by which each member rolls the field, and whether it mirrors it.
     views: Vec<(usize, bool)>,
     dtype: String,
     backend: String,
@@ -60,7 +60,7 @@ impl Settings {
         }
     }
 
-    /// The batch with which a folder was begun, if one was.
+    /// The batch size that a folder was started with, if it was started.
     pub fn batch_of(out: &Path) -> Option<NonZeroUsize> {
         let text = std::fs::read_to_string(out.join(FILE)).ok()?;
         let old: serde_json::Value = serde_json::from_str(&text).ok()?;
@@ -68,7 +68,7 @@ impl Settings {
         NonZeroUsize::new(batch)
     }
 
-    /// Writes the settings; refuses if the folder's masks were made with others, or nobody knows with which.
+    /// Writes the settings; fails if the folder's masks were made with other or unknown settings.
     ///
     /// # Errors
     /// [`JobError::Resume`] with what differs; [`JobError::Data`].
@@ -92,7 +92,7 @@ impl Settings {
                 .flatten()
                 .filter(|(key, value)| old.get(key.as_str()) != Some(value))
                 .collect();
-            // Whether bad times are skipped may change: finished files stay right.
+            // Skipping of bad times may change: finished files stay valid.
             let only_patience = changed.iter().all(|(key, _)| *key == "bad_input");
             if !changed.is_empty() && !only_patience && has_some(out)? {
                 let changed = changed.into_iter();
@@ -103,7 +103,7 @@ impl Settings {
                 return Err(refused(format!("other settings ({changed})")));
             }
         } else if !log::read(out)?.is_empty() {
-            // The files that the log calls finished would be kept, whatever their settings were.
+            // The files in the log would be kept, whatever their settings were.
             return Err(refused(format!(
                 "settings that are not known: {FILE} is gone"
             )));
@@ -115,7 +115,7 @@ impl Settings {
 
 const FILE: &str = "settings.json";
 
-/// What computes, and in which data types.
+/// Describes the compute backend and data types.
 pub(super) fn computing(ensemble: &Ensemble<'_>) -> String {
     let backend = ensemble.first().network().backend();
     format!("{backend:?}, {}", dtype_name(ensemble))
@@ -131,8 +131,7 @@ fn file_name(model: &Model) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// What the mask file of some times says about itself: no clock and no folder, so that the same work gives the same
-/// bytes.
+/// The metadata of the mask file of some times: without clock and folders, so that the same work gives the same bytes.
 pub(super) fn about(inference: &Inference<'_>, indices: Range<usize>) -> MaskFileOptions {
     let Inference {
         input,
@@ -163,7 +162,7 @@ pub(super) fn about(inference: &Inference<'_>, indices: Range<usize>) -> MaskFil
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// A text for each model, in one line; consecutive models with the same text share it.
+/// One line with a text for each model; consecutive models with the same text share it.
 fn of_models(ensemble: &Ensemble<'_>, get: impl Fn(&Model) -> String) -> String {
     let models = ensemble.models().iter();
     let mut all: Vec<String> = models.map(|&model| get(model)).collect();
@@ -171,13 +170,13 @@ fn of_models(ensemble: &Ensemble<'_>, get: impl Fn(&Model) -> String) -> String 
     all.join(", ")
 }
 
-/// Global attributes: those that were asked for, and where masks of this origin come from.
+/// Global attributes: those requested, and the origin of the masks.
 fn attributes(
     ensemble: &Ensemble<'_>,
     options: &InferOptions,
     origin: String,
 ) -> Vec<(String, String)> {
-    // Not each name once: two models may bear one.
+    // Names are not deduplicated: two models may have the same name.
     let models: Vec<String> = ensemble.models().iter().map(|m| file_name(m)).collect();
     let models = models.join(", ");
     let mut attributes: Vec<(String, String)> = options.attributes.clone();
@@ -232,8 +231,8 @@ fn members_in_words(ensemble: &Ensemble<'_>) -> String {
     format!("mean of {members} members: each model with the field {views}")
 }
 
-/// Whether a folder has masks or boxes, to whose settings a call is bound; also files that a killed one did not come to
-/// note in its log.
+/// Whether a folder has masks or boxes, which bind a call to their settings; includes files that a killed call had not
+/// yet logged.
 ///
 /// # Errors
 /// [`JobError::Data`].
@@ -253,12 +252,12 @@ pub(super) fn has_some(folder: &Path) -> Result<bool> {
 
 const MANIFEST: &str = "manifest.json";
 
-/// Whether a folder has masks of an inference that was stopped and has not been ended since.
+/// Whether a folder has masks of an interrupted inference that has not been completed since.
 pub fn is_unfinished(folder: &Path) -> bool {
     log::exists(folder).unwrap_or(false) && !folder.join(MANIFEST).exists()
 }
 
-/// Removes the manifest: a folder that has one is finished.
+/// Removes the manifest, which marks a folder as finished.
 ///
 /// # Errors
 /// [`JobError::Data`].
@@ -266,8 +265,8 @@ pub(super) fn remove_manifest(out: &Path) -> Result<()> {
     remove(&out.join(MANIFEST))
 }
 
-/// What the folder holds and what it was made from; the same bytes whether or not the work was interrupted, by any
-/// number of ranks.
+/// Writes the contents and the origin of the folder; the same bytes for any number of ranks, whether or not the work
+/// was interrupted.
 pub(super) fn write_manifest(inference: &Inference<'_>, files: &[&FinishedFile]) -> Result<()> {
     let Inference {
         input,
@@ -277,7 +276,7 @@ pub(super) fn write_manifest(inference: &Inference<'_>, files: &[&FinishedFile])
     } = inference;
     let batch = Settings::batch_of(out).unwrap_or(NonZeroUsize::MIN);
     let settings = Settings::of(inference, batch);
-    // Without the times of change of the input, so that a copy of it gives the same.
+    // Without the input's modification times, so that a copy of the input gives the same manifest.
     let without_change = |&entry: &&FinishedFile| FinishedFile {
         read_from: None,
         ..entry.clone()

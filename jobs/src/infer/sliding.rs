@@ -1,4 +1,4 @@
-//! Windows over the time axis, of networks over time: which clips are read for which file.
+//! Windows of networks over time: which clips are read for which file.
 
 use super::Input;
 use super::input::Fields;
@@ -8,10 +8,10 @@ use std::ops::Range;
 use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The clips in which every time of an input is asked for once.
+/// The clips that cover every time of an input exactly once.
 ///
-/// They are those of the whole time axis, so that what is found does not depend on how times are dealt to files; a clip
-/// whose answers lie in two files is computed for both.
+/// They are computed from the whole time axis, so that results do not depend on how times are divided into files; a
+/// clip with outputs in two files is computed for both.
 #[derive(Debug)]
 pub(super) struct Sliding {
     shape: ClipShape,
@@ -30,9 +30,9 @@ impl Sliding {
         self.shape
     }
 
-    /// The clips with answers about some times, and these answers.
+    /// The clips with outputs for some times, restricted to these outputs.
     pub fn within(&self, times: Range<usize>) -> Vec<Window> {
-        // No answer is farther from the first one of its clip than the clip is long.
+        // No output is farther from the first one of its clip than the clip is long.
         let reach = self.shape.frames * self.shape.stride;
         let first = |window: &Window| window.takes[0].1;
         let from = self
@@ -50,7 +50,7 @@ impl Sliding {
         limited.filter(|window| !window.takes.is_empty()).collect()
     }
 
-    /// The hash of all that is read for some times: it differs where another input gives other neighbours.
+    /// Hash of all times that are read for some times: it changes if an extended input adds other neighbours.
     pub fn seen(&self, times: Range<usize>, axis: &[Time]) -> String {
         let mut text = String::new();
         for window in self.within(times) {
@@ -64,8 +64,8 @@ impl Sliding {
     }
 }
 
-/// The frames of a clip, each that cannot be read replaced by its nearest neighbour (of two the earlier); none if no
-/// frame can be read.
+/// Replaces each unreadable frame of a clip by its nearest neighbour (the earlier one in a tie); `None` if no frame is
+/// readable.
 pub(super) fn completed(frames: &[Option<Arc<Fields>>]) -> Option<Vec<Arc<Fields>>> {
     let nearest = |at: usize| {
         (0..frames.len()).find_map(|apart| {

@@ -1,4 +1,4 @@
-//! A file by which one rank tells all others of a call to stop.
+//! A file by which one rank asks all others of a call to stop.
 
 use super::polling::Polling;
 use std::path::{Path, PathBuf};
@@ -6,13 +6,13 @@ use std::time::Duration;
 
 /// Name of the file, in the folder of claims.
 const STOP: &str = "stop";
-/// Longest time between two looks for the file.
+/// Longest polling interval.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Tells all ranks of a call to stop, and hears it from them.
+/// Sends stop requests to all ranks of a call, and receives them.
 #[derive(Debug)]
 pub(super) struct StopSignal {
-    /// None for a single rank.
+    /// `None` for a single rank.
     path: Option<PathBuf>,
     polling: Polling,
     seen: bool,
@@ -20,7 +20,7 @@ pub(super) struct StopSignal {
 }
 
 impl StopSignal {
-    /// The signal of the ranks that share this folder of claims; a single rank has none.
+    /// The signal shared by the ranks with this folder of claims; inactive for a single rank.
     pub fn within(claims: Option<&Path>) -> Self {
         Self {
             path: claims.map(|folder| folder.join(STOP)),
@@ -30,18 +30,18 @@ impl StopSignal {
         }
     }
 
-    /// The same, sent when it is dropped, so that a panic of this rank stops the others, too.
+    /// Sends the signal when dropped, so that a panic of this rank stops the others, too.
     pub fn armed(mut self) -> Self {
         self.send_when_dropped = true;
         self
     }
 
-    /// Takes back [`Self::armed`].
+    /// Undoes [`Self::armed`].
     pub fn disarm(&mut self) {
         self.send_when_dropped = false;
     }
 
-    /// Tells the others, who notice within a second; returns whether that was possible.
+    /// Sends the request, which the others notice within a second; returns whether it could be sent.
     pub fn send(&self) -> bool {
         let Some(path) = &self.path else {
             return true;
@@ -53,7 +53,7 @@ impl StopSignal {
         sent.is_ok()
     }
 
-    /// Whether some rank sent it; looks at the file system only when it is time.
+    /// Whether any rank has sent it; accesses the file system only when a poll is due.
     pub fn is_sent(&mut self) -> bool {
         if let Some(path) = &self.path
             && !self.seen

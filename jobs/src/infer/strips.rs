@@ -1,17 +1,18 @@
-//! In how many strips of latitude a network is computed.
+//! Computes a network in strips of latitude to save memory.
 
 use crate::error::{JobError, Result};
 use std::num::NonZeroUsize;
 
-/// In how many strips of latitude the full-resolution part of a network is computed: more need less memory.
+/// The number of strips of latitude in which a network's full-resolution part is computed: more strips need less
+/// memory.
 ///
-/// Masks do not depend on it (but for two classes that are as probable to the last bits, where layers of few channels
-/// run by oneDNN), so a run may be continued with another number.
+/// Masks do not depend on it (except where two classes are equally probable up to the last bits, in layers of few
+/// channels that oneDNN computes), so a run may be continued with another number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Strips {
     /// This many.
     Count(NonZeroUsize),
-    /// As few as fit into this many bytes; without a number, into the memory that is free.
+    /// As few as fit into this many bytes; without a limit, into free memory.
     Auto(Option<u64>),
 }
 
@@ -22,13 +23,13 @@ impl Default for Strips {
 }
 
 impl Strips {
-    /// The number of strips for fields of this many rows. `needed` gives the bytes that a number of strips needs,
-    /// `free` the bytes that are free.
+    /// The number of strips for fields of this many rows. `needed` gives the bytes for a number of strips, `free` the
+    /// free bytes.
     ///
-    /// How much is free may change, so a number that does not fit is only warned of, unless the user gave a limit.
+    /// Free memory fluctuates, so exceeding it is only a warning, unless the user gave a limit.
     ///
     /// # Errors
-    /// [`JobError::Strips`] if no number fits into the bytes that were given; what `needed` says of one strip.
+    /// [`JobError::Strips`] if no number fits into the given limit; the error of `needed` for one strip.
     pub(super) fn choose(
         self,
         rows: usize,
@@ -44,7 +45,7 @@ impl Strips {
             return Ok(least.0);
         };
         for strips in (1..=rows).filter_map(NonZeroUsize::new) {
-            // Networks that cannot be computed in strips return an error from two strips on.
+            // Networks that do not support strips return an error from two strips on.
             let Ok(bytes) = needed(strips) else { break };
             if bytes <= available {
                 return Ok(strips);

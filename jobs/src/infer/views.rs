@@ -1,11 +1,11 @@
-//! Fields rolled and mirrored for the members of an ensemble, and the mean of what the members find, turned back.
+//! Rolls and mirrors fields for ensemble members, and averages their outputs in the original orientation.
 
 use crate::error::{JobError, Result};
 use ndarray::{Array2, Array4, ArrayView3, Axis};
 use squall_data::store::View;
 use squall_data::{DataError, Normalisation};
 
-/// Samples of normalised pixels, rolled and mirrored as a view says.
+/// Rolls and mirrors samples of normalised pixels as a view says.
 pub(super) fn in_view(
     pixels: &[f32],
     (rows, columns): (usize, usize),
@@ -32,7 +32,7 @@ pub(super) fn in_view(
             if !scale.variable.is_meridional() {
                 continue;
             }
-            // x = (v - s) / d, so that -v becomes -x - 2 s / d; what was missing stays the mean.
+            // With x = (v - s) / d, negating v turns x into -x - 2 s / d; missing values stay the mean.
             let (fill, twice) = (scale.fill(), (2.0 * scale.subtract / scale.divide) as f32);
             for x in out.iter_mut().skip(k).step_by(channels) {
                 if *x != fill {
@@ -44,7 +44,7 @@ pub(super) fn in_view(
     out
 }
 
-/// The class with the highest probability; the first of equals.
+/// The class with the highest probability; the first one in a tie.
 pub(super) fn most_probable(probabilities: ArrayView3<'_, f32>) -> Array2<u8> {
     probabilities.map_axis(Axis(2), |pixel| {
         let mut best = 0;
@@ -57,10 +57,10 @@ pub(super) fn most_probable(probabilities: ArrayView3<'_, f32>) -> Array2<u8> {
     })
 }
 
-/// Mean and spread of the probabilities of an ensemble, one member after the other.
+/// Running mean and spread of the probabilities of an ensemble's members.
 ///
 /// # Source
-/// Welford 1962, doi:10.1080/00401706.1962.10490022: members that agree have a spread of exactly 0.
+/// Welford 1962, doi:10.1080/00401706.1962.10490022: members that agree exactly have a spread of exactly 0.
 pub(super) struct EnsembleMean {
     members: usize,
     shape: (usize, usize, usize, usize),
@@ -71,7 +71,7 @@ pub(super) struct EnsembleMean {
 }
 
 impl EnsembleMean {
-    /// The mean of no member yet, for this number of samples, rows, columns and classes.
+    /// An empty mean for this number of samples, rows, columns and classes.
     pub fn new(shape: (usize, usize, usize, usize)) -> Self {
         let (samples, rows, columns, classes) = shape;
         let count = samples * rows * columns * classes;
@@ -103,7 +103,7 @@ impl EnsembleMean {
             let (sample, j) = (at / rows, at % rows);
             let j = if view.mirror { rows - 1 - j } else { j };
             let (west, east) = seen[(sample * rows + j) * row..][..row].split_at(shift);
-            // Back from where the view has moved them to.
+            // Undoes the roll of the view.
             let moved = east.iter().chain(west);
             mean.iter_mut()
                 .zip(squares)

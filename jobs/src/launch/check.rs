@@ -1,4 +1,4 @@
-//! Whether a job can be asked for, and what follows from it and the machine.
+//! Validates a job against a machine and derives its settings.
 
 use super::{Job, reserved_cores};
 use crate::error::{JobError, Result};
@@ -7,19 +7,19 @@ use crate::machine::{Batch, DeviceKind, Machine, Starter};
 /// The key of a recipe that a script sets itself.
 const MAX_SECONDS: &str = "training.max_seconds";
 
-/// What is settled before a script is written.
+/// Settings that are fixed before the script is written.
 pub(super) struct Plan {
     pub nodes: usize,
     pub ranks_per_node: usize,
-    /// The time of a turn, in whole minutes, as batch systems count it.
+    /// Wall time of one turn, in whole minutes, as batch systems count it.
     pub wall_minutes: u64,
-    /// Overrides of the recipe but for that of the limit.
+    /// Recipe overrides, except the one of the time limit.
     pub overrides: Vec<String>,
-    /// The recipe's own limit of seconds.
+    /// The recipe's own limit in seconds.
     pub limit: Option<f64>,
-    /// The queue to name.
+    /// The queue to name in the script.
     pub queue: Option<String>,
-    /// The environment of ranks.
+    /// The environment of the ranks.
     pub environment: Vec<(String, String)>,
 }
 
@@ -94,7 +94,7 @@ impl Plan {
     }
 }
 
-/// Refuses what the shell or a batch system would take for something else.
+/// Rejects values that the shell or a batch system would misread.
 fn check_words(job: &Job) -> Result<()> {
     check_name("--name", &job.name, "")?;
     for host in &job.exclude {
@@ -128,7 +128,7 @@ fn check_words(job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// A name of letters, digits, `.`, `_`, `-` and what else is allowed.
+/// Checks a name of letters, digits, `.`, `_`, `-` and the characters in `also`.
 fn check_name(option: &'static str, name: &str, also: &str) -> Result<()> {
     let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c) || also.contains(c);
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
@@ -142,7 +142,7 @@ fn check_name(option: &'static str, name: &str, also: &str) -> Result<()> {
     refused(option, expected, format!("{name:?}"))
 }
 
-/// A word that is no option and has one line.
+/// Checks that a text is one line and does not look like an option.
 fn check_text(option: &'static str, text: &str) -> Result<()> {
     if text.is_empty() || text.starts_with('-') || text.contains(char::is_control) {
         let expected = "one line that is not empty and does not begin with `-`";
@@ -151,7 +151,7 @@ fn check_text(option: &'static str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Launchers that know the nodes of one batch system only.
+/// Checks that the launcher works with the machine's batch system.
 fn check_starter(machine: &Machine) -> Result<()> {
     let scheduler = &machine.scheduler;
     let belongs = match scheduler.launcher {
@@ -170,7 +170,7 @@ fn check_starter(machine: &Machine) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a quality of service where the batch system would take it for the name of a queue.
+/// Rejects a quality of service where the batch system would take it for a queue name.
 fn check_queue(job: &Job, machine: &Machine) -> Result<()> {
     let has_queues_alone = matches!(machine.scheduler.kind, Batch::Lsf | Batch::Pbs);
     let named = match (&job.queue, &machine.scheduler.queue) {
@@ -187,7 +187,7 @@ fn check_queue(job: &Job, machine: &Machine) -> Result<()> {
     }
 }
 
-/// Ranks of each node.
+/// Ranks per node.
 fn ranks(job: &Job, machine: &Machine) -> Result<usize> {
     let most = match machine.device.kind {
         DeviceKind::Gpu => Some(machine.node.ranks),
@@ -201,15 +201,15 @@ fn ranks(job: &Job, machine: &Machine) -> Result<usize> {
     }
 }
 
-/// Whole minutes of a turn.
+/// Whole minutes per turn.
 fn minutes(job: &Job, machine: &Machine) -> Result<u64> {
-    // Without a limit of the machine a year is one: a clock counts no more than so many seconds.
+    // Without a limit of the machine, one year is the limit: a clock cannot represent arbitrarily many seconds.
     let most = machine.scheduler.max_hours.unwrap_or(8760.0);
     let below = format!("above 0 and at most {most}");
     if !job.hours.is_finite() || job.hours <= 0.0 || job.hours > most {
         return refused("--hours", below, job.hours);
     }
-    // A tenth of an hour is 6 minutes, not the 5 that its nearest number may be.
+    // A tenth of an hour is 6 minutes, but its nearest floating-point number may round down to 5.
     let minutes = (60.0 * job.hours + 1e-6).floor();
     if minutes * 60.0 <= job.margin_seconds as f64 {
         let expected = format!(
@@ -221,7 +221,7 @@ fn minutes(job: &Job, machine: &Machine) -> Result<u64> {
     Ok(minutes as u64)
 }
 
-/// Overrides without that of the limit, and the recipe's limit.
+/// Overrides without the time limit, and the recipe's time limit.
 fn limit(job: &Job) -> Result<(Vec<String>, Option<f64>)> {
     let value = |change: &String| {
         let (key, value) = change.split_once('=')?;
@@ -229,7 +229,7 @@ fn limit(job: &Job) -> Result<(Vec<String>, Option<f64>)> {
     };
     let (own, others): (Vec<String>, Vec<String>) =
         (job.overrides.iter().cloned()).partition(|change| value(change).is_some());
-    // As in recipes, the last word counts.
+    // As in recipes, the last override wins.
     let limit = match own.last().and_then(value) {
         None => job.max_seconds,
         Some(text) => match text.parse() {

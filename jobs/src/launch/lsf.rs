@@ -1,24 +1,24 @@
-//! LSF's part of a script.
+//! The LSF part of a script.
 
 use super::check::{Plan, refused};
 use super::{Job, System};
 use crate::error::Result;
 use crate::machine::Machine;
 
-/// The exit code alone brings the job back, with its number (`-Q 75`). Another one than 75 must say that somebody ended
-/// the job.
+/// The exit code alone requeues the job under its number (`-Q 75`). When somebody cancels the job, another code must be
+/// returned.
 const AGAIN: &str = "code_when_ended=143\nrun_again() {\n    exit 75\n}\n";
 
 pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System> {
     let mut directives = vec![
         format!("-J {}", job.name),
         format!("-W {}", plan.wall_time()),
-        // LSF's own report. What a turn wrote is lost when the job is requeued, so the script keeps it itself.
+        // LSF's own report. Requeueing a job discards its output, so the script keeps it itself.
         format!("-o {}.%J.lsf", job.name),
         "-Q 75".into(),
     ];
     if job.margin_seconds > 0 {
-        // Whole minutes, and not fewer than asked for.
+        // Whole minutes, rounded up.
         let minutes = job.margin_seconds.div_ceil(60);
         directives.push(format!("-wa USR1 -wt {minutes}"));
     }
@@ -41,7 +41,7 @@ pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System
     })
 }
 
-/// Nodes but for some, which `-nnodes` cannot say: a node that runs the script and the others by name.
+/// Excludes nodes, which `-nnodes` cannot express: requests the node of the script and the others by name.
 fn without(job: &Job, machine: &Machine, plan: &Plan) -> Result<Vec<String>> {
     let Some(cores) = machine.node.cores else {
         let expected = "a machine of which `node.cores` is known, which LSF counts";

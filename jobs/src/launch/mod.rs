@@ -1,8 +1,8 @@
-//! Job scripts: a training, a machine and its batch system in, the text of a shell script out.
+//! Job scripts: turns a training, a machine and its batch system into the text of a shell script.
 //!
 //! Nothing is read or started here. A script stages the store, trains under `squall supervise`, stops before its time
-//! is over and asks for its next turn as long as the run advances. What is the same everywhere is in `functions.sh` and
-//! `ending.sh`; `lsf`, `slurm`, `pbs` and `plain` add what one batch system wants, `ranks` what starts ranks.
+//! is over, and requeues itself as long as the run advances. The common parts are in `functions.sh` and `ending.sh`;
+//! `lsf`, `slurm`, `pbs` and `plain` add what each batch system needs, and `ranks` starts the ranks.
 
 mod check;
 mod lsf;
@@ -21,54 +21,54 @@ use crate::machine::{Batch, DeviceKind, Machine};
 use check::Plan;
 use shell::{quote, quote_with_variables};
 
-/// Cores of a rank from which on one of them is worth keeping for communication alone.
+/// Number of cores per rank from which reserving one for communication pays off.
 const CORES_TO_RESERVE_ONE: usize = 32;
 
-/// A training that a batch system is to run.
+/// A training job for a batch system.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
     /// Its name: letters, digits, `.`, `_` and `-`.
     pub name: String,
-    /// The command line that asked for the script, for a comment in it.
+    /// The command line that generated the script, quoted in a comment.
     pub made_by: String,
-    /// Where the script will lie, which PBS is told to start it again.
+    /// Path of the script; PBS submits it again by this path.
     pub script: String,
     /// The program.
     pub program: String,
-    /// A recipe file or the name of one that comes with the program.
+    /// A recipe file or the name of a built-in recipe.
     pub recipe: String,
     /// The sample store.
     pub store: String,
     /// Folder of the run.
     pub out: String,
-    /// Changes of the recipe, `key=value` each.
+    /// Recipe overrides, `key=value` each.
     pub overrides: Vec<String>,
-    /// The recipe's own `training.max_seconds`, if it has one; an override of it is found in `overrides`.
+    /// The recipe's own `training.max_seconds`, if set; an override of it is found in `overrides`.
     pub max_seconds: Option<f64>,
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: usize,
-    /// Ranks of each node; default: the machine's.
+    /// Ranks per node; default: the machine's.
     pub ranks_per_node: Option<usize>,
-    /// Time of one turn, in hours; whole minutes of it are asked for.
+    /// Time of one turn in hours, rounded down to whole minutes.
     pub hours: f64,
-    /// Time at the end of each turn that is kept for the last checkpoint.
+    /// Seconds at the end of each turn reserved for the last checkpoint.
     pub margin_seconds: u64,
-    /// Who pays.
+    /// The account to charge.
     pub account: Option<String>,
     /// The queue or partition, `qos=NAME` for a quality of service of Slurm; default: the machine's.
     pub queue: Option<String>,
-    /// Nodes that must not be used.
+    /// Nodes to avoid.
     pub exclude: Vec<String>,
-    /// Copy the store to a disk of every node first.
+    /// Whether to copy the store to a disk of every node first.
     pub stage: bool,
-    /// Training samples that each node gets of the store, drawn by chance; default: all.
+    /// Number of training samples that each node gets, drawn at random; default: all.
     pub per_node: Option<usize>,
-    /// Failures in a row without progress after which `squall supervise` gives up.
+    /// Consecutive failures without progress after which `squall supervise` gives up.
     pub tries: u32,
 }
 
 impl Job {
-    /// A job of this name, with everything else at its default: one node and one hour.
+    /// A job of this name with defaults for everything else: one node and one hour.
     #[must_use]
     pub fn new(name: &str, recipe: &str, store: &str, out: &str) -> Self {
         Self {
@@ -95,11 +95,11 @@ impl Job {
     }
 }
 
-/// The script of a job on a machine.
+/// Returns the script of a job on a machine.
 ///
 /// # Errors
-/// [`JobError::Submit`](crate::JobError::Submit) naming the option: a machine without so many nodes, ranks, hours or
-/// without a disk; what a batch system would misread or has no word for.
+/// [`JobError::Submit`](crate::JobError::Submit) naming the option: the machine lacks the nodes, ranks, hours or disk,
+/// or the batch system would misread a value or does not support it.
 ///
 /// # Example
 /// ```
@@ -132,21 +132,21 @@ pub fn script(job: &Job, machine: &Machine) -> Result<String> {
     Ok(parts.join("\n"))
 }
 
-/// What a batch system adds to a script.
+/// The parts of a script that depend on the batch system.
 struct System {
-    /// How its options begin in a line of a script.
+    /// Prefix of its option lines.
     mark: &'static str,
     /// Its options.
     directives: Vec<String>,
-    /// First commands, such as the way to the folder from which the job was asked for.
+    /// First commands, such as changing to the submission folder.
     begin: String,
-    /// The shell function `run_again`, and the exit code of a job that was told to end.
+    /// The shell function `run_again`, and the exit code of a job that was asked to end.
     again: String,
-    /// Whether the script itself must send the signal before the end.
+    /// Whether the script must send the signal before the end itself.
     own_clock: bool,
 }
 
-/// First line, origin and options of the batch system, which must stand before all commands.
+/// Shebang, origin and batch system options, which must precede all commands.
 fn head(job: &Job, machine: &Machine, system: &System) -> String {
     let mut text = format!("#!/bin/bash\n# Written by: {}\n", job.made_by);
     for directive in system
@@ -159,7 +159,7 @@ fn head(job: &Job, machine: &Machine, system: &System) -> String {
     text
 }
 
-/// When the job began and when training must stop.
+/// When the job started and when training must stop.
 fn times(job: &Job, plan: &Plan) -> String {
     let usable = plan.wall_seconds() - job.margin_seconds;
     format!(
@@ -189,13 +189,13 @@ fn setup(machine: &Machine, plan: &Plan, system: &System) -> String {
     text
 }
 
-/// Whether each rank keeps a core for communication alone: where it has many, and others to talk to.
+/// Whether each rank reserves a core for communication: if it has many, and other ranks to communicate with.
 fn reserved_cores(machine: &Machine, ranks_per_node: usize, ranks: usize) -> bool {
     let share = machine.node.cores.unwrap_or(0) / ranks_per_node;
     machine.device.kind == DeviceKind::Cpu && ranks > 1 && share >= CORES_TO_RESERVE_ONE
 }
 
-/// Where samples come from; with staging a copy on each node, made first.
+/// Where samples are read from; with staging, first copies them to each node.
 fn data(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
     let mut text = format!(
         "run_folder={}\nstore={}\nbefore=$(newest_step)\n",
@@ -230,7 +230,7 @@ fn data(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
     text + &format!("run {clock}\"${{stage[@]}}\"\ncode=$?\n")
 }
 
-/// Sends SIGUSR1 when training must stop, where the batch system does not.
+/// Sends SIGUSR1 when training must stop, if the batch system does not.
 fn clock(system: &System) -> &'static str {
     match system.own_clock {
         true => "timeout --foreground --preserve-status --signal=USR1 \"$(seconds_left)\" ",
@@ -238,7 +238,7 @@ fn clock(system: &System) -> &'static str {
     }
 }
 
-/// The training itself.
+/// The training command.
 fn training(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> String {
     let mut words = ranks::start(machine, plan, plan.ranks_per_node);
     words.push(format!("{} train", quote(&job.program)));
@@ -253,7 +253,7 @@ fn training(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> Strin
         quote(&job.program),
         job.tries
     );
-    // Without a copy on every node nothing is trained; `ending.sh` says what follows from its exit code.
+    // Without a copy on every node nothing is trained; `ending.sh` handles the exit code.
     let (if_staged, indent, end) = match job.stage {
         true => ("if [ \"$code\" -eq 0 ]; then\n", "    ", "fi\n"),
         false => ("", "", ""),
@@ -267,10 +267,10 @@ fn training(job: &Job, machine: &Machine, plan: &Plan, system: &System) -> Strin
     )
 }
 
-/// What `supervise` runs: the ranks, with the time that is left when they start.
+/// The command that `supervise` runs: the ranks, with the remaining time at their start.
 fn starter(plan: &Plan) -> String {
     let limit = match plan.limit {
-        // What is left is in whole seconds: more than the whole ones of the limit is more than the limit.
+        // The remaining time is in whole seconds, so comparing it with the rounded-down limit is exact.
         Some(limit) => format!(
             "# The recipe's own limit, where it comes first.\n\
              if [ \"$left\" -gt {} ]; then\n    left={limit}\nfi\n",

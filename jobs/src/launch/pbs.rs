@@ -1,4 +1,4 @@
-//! PBS's part of a script, of PBS Professional and OpenPBS.
+//! The PBS part of a script, for PBS Professional and OpenPBS.
 
 use super::check::{Plan, refused};
 use super::shell::quote;
@@ -25,7 +25,7 @@ pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System
         ),
         "-l place=scatter:excl".into(),
         format!("-l walltime={}:00", plan.wall_time()),
-        // One file, which PBS names after the job and its number.
+        // One output file, which PBS names after the job and its number.
         "-j oe".into(),
         "-r y".into(),
     ];
@@ -44,7 +44,7 @@ pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System
     })
 }
 
-/// A new job of the same script: `qrerun` is for operators, and no exit code of a script brings its job back.
+/// Submits the same script as a new job: `qrerun` is for operators, and no exit code of a script requeues its job.
 fn again(script: &str) -> String {
     format!(
         "code_when_ended=75\nrun_again() {{\n    if ! qsub {}; then\n        \

@@ -1,4 +1,4 @@
-//! The script of a machine without a batch system: somebody starts it, and again if it ends with 75.
+//! The script for a machine without a batch system: the user starts it, and restarts it if it exits with 75.
 
 use super::check::{Plan, refused};
 use super::{Job, System};

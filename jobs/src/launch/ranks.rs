@@ -1,9 +1,9 @@
-//! The command that starts ranks: the same number on every node.
+//! The command that starts the same number of ranks on every node.
 
 use super::check::Plan;
 use crate::machine::{Batch, DeviceKind, Machine, Starter};
 
-/// Lines of words before the program, with so many ranks on each node; none where one process is all.
+/// Lines of words that precede the program, with this many ranks per node; empty for a single process.
 pub(super) fn start(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
     let ranks = plan.nodes * per_node;
     if machine.scheduler.kind == Batch::None && ranks == 1 {
@@ -20,8 +20,8 @@ pub(super) fn start(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<Stri
     }
 }
 
-/// Slurm counts hardware threads of nodes, of which a machine's description does not know. Without the last option the
-/// others wait for a rank that was killed until their own limit ends them.
+/// Slurm counts hardware threads, which a machine description does not include. Without the last option, when a rank is
+/// killed, the others wait until their own limit ends them.
 fn srun(plan: &Plan, per_node: usize) -> String {
     let cpus = match per_node {
         1 => "\"$SLURM_CPUS_ON_NODE\"".to_string(),
@@ -35,7 +35,7 @@ fn srun(plan: &Plan, per_node: usize) -> String {
     )
 }
 
-/// One resource set a node, so that every rank sees all GPUs and reaches those of the others directly.
+/// One resource set per node, so that every rank sees all GPUs and can reach those of the others directly.
 fn jsrun(machine: &Machine, plan: &Plan, per_node: usize) -> String {
     let gpus = match machine.device.kind {
         DeviceKind::Gpu => machine.node.ranks,
@@ -51,7 +51,7 @@ fn jsrun(machine: &Machine, plan: &Plan, per_node: usize) -> String {
     )
 }
 
-/// Not bound: the program takes its share of a node's cores itself, and Open MPI has as many slots as ranks.
+/// Unbound: the program selects its share of a node's cores itself, and Open MPI gets as many slots as ranks.
 fn mpirun(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
     let ranks = plan.nodes * per_node;
     let hosts = hosts(machine, plan);
@@ -59,7 +59,7 @@ fn mpirun(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
         "mpirun -n {ranks} --map-by ppr:{per_node}:node --bind-to none{hosts}"
     )];
     if plan.nodes > 1 {
-        // Ranks of other nodes get the variables that are named here, and no others.
+        // Ranks on other nodes only get the variables named here.
         let names = plan.environment.iter().map(|(name, _)| name.as_str());
         let names: Vec<String> = names.map(|name| format!("-x {name}")).collect();
         if !names.is_empty() {
@@ -69,8 +69,8 @@ fn mpirun(machine: &Machine, plan: &Plan, per_node: usize) -> Vec<String> {
     lines
 }
 
-/// Where nodes are listed if no batch system lists them. The option that Open MPI, MPICH's Hydra and Cray's PALS have in
-/// common: `-f` is Hydra's alone.
+/// Names the host file if no batch system lists the nodes. Uses the option common to Open MPI, MPICH's Hydra and Cray's
+/// PALS; `-f` is Hydra's only.
 fn hosts(machine: &Machine, plan: &Plan) -> String {
     match machine.scheduler.kind {
         Batch::None if plan.nodes > 1 => " --hostfile \"$hosts\"".into(),

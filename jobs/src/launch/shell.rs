@@ -1,6 +1,6 @@
 //! Quoting for shell scripts.
 
-/// A word, quoted where needed, that the shell takes literally.
+/// Quotes a word, if needed, so that the shell takes it literally.
 pub(super) fn quote(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._-/=:,+@%".contains(c);
     if !word.is_empty() && word.chars().all(safe) {
@@ -9,7 +9,7 @@ pub(super) fn quote(word: &str) -> String {
     escaped(word, &['"', '\\', '`', '$'])
 }
 
-/// A quoted word in which the shell still replaces variables, but splits nothing.
+/// Quotes a word so that the shell expands variables but does not split it.
 pub(super) fn quote_with_variables(word: &str) -> String {
     escaped(word, &['"', '\\', '`'])
 }
@@ -25,7 +25,7 @@ fn escaped(word: &str, special: &[char]) -> String {
     text + "\""
 }
 
-/// The letters of a name that need no quotes anywhere; others become `_`.
+/// Replaces all characters of a name that may need quoting by `_`.
 pub(super) fn plain_letters(name: &str) -> String {
     let plain = |c: char| match c {
         c if c.is_ascii_alphanumeric() || "._-".contains(c) => c,
@@ -34,7 +34,7 @@ pub(super) fn plain_letters(name: &str) -> String {
     name.chars().map(plain).collect()
 }
 
-/// An array of the shell, of words that are quoted already; those of a line belong together.
+/// A shell array of quoted words; the words of a line belong together.
 pub(super) fn array(name: &str, lines: &[String]) -> String {
     let lines: String = lines.iter().map(|line| format!("    {line}\n")).collect();
     format!("{name}=(\n{lines})\n")

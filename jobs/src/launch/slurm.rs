@@ -1,15 +1,15 @@
-//! Slurm's part of a script.
+//! The Slurm part of a script.
 
 use super::check::{Plan, refused};
 use super::{Job, System};
 use crate::error::Result;
 use crate::machine::Machine;
 
-/// The longest time before the end at which Slurm can send a signal.
+/// The earliest warning signal, in seconds before the end, that Slurm supports.
 const LONGEST_NOTICE: u64 = 65_535;
 
-/// The owner of a job may requeue it, without rights of an operator: it keeps its number. A job that somebody cancelled
-/// is still completing then, and would come back.
+/// The owner may requeue a job without operator rights, and it keeps its number. A cancelled job is still completing at
+/// that point and would come back.
 const AGAIN: &str = r#"code_when_ended=75
 run_again() {
     case $(squeue --noheader --jobs="$SLURM_JOB_ID" --format=%T) in
@@ -37,18 +37,18 @@ pub(super) fn system(job: &Job, machine: &Machine, plan: &Plan) -> Result<System
         "--exclusive".into(),
         format!("--time={}:00", plan.wall_time()),
         format!("--output={}.%j.out", job.name),
-        // The output of one turn follows that of the one before.
+        // Appends the output of each turn to that of the previous one.
         "--open-mode=append".into(),
         "--requeue".into(),
     ];
-    // Whole nodes come with all of their cores, but only with the memory that is asked for: all of it, unless the machine
-    // says how much.
+    // Whole nodes come with all cores, but only with the memory that is requested: all of it, unless the machine
+    // description says otherwise.
     let options = &machine.scheduler.directives;
     if !options.iter().any(|option| option.starts_with("--mem")) {
         directives.push("--mem=0".into());
     }
     if job.margin_seconds > 0 {
-        // To the script alone, which passes it on: it also reaches ranks of a launcher that is not Slurm's.
+        // Sent to the script only, which forwards it: it also reaches ranks of launchers other than Slurm's.
         directives.push(format!("--signal=B:USR1@{}", job.margin_seconds));
     }
     if let Some(queue) = &plan.queue {

@@ -1,12 +1,12 @@
-//! What the description of a machine may not say.
+//! Validation of machine descriptions.
 
 use super::{Batch, Link, MOST_RANKS, Machine, PRECISIONS};
 
-/// Nothing, or the key, what was expected and what was found.
+/// `Err` holds the key, what was expected and what was found.
 type Checked = Result<(), String>;
 
 impl Machine {
-    /// Refuses what no machine is.
+    /// Rejects impossible values.
     pub(super) fn check(&self) -> Checked {
         self.check_counts()?;
         self.check_links_are_there()?;
@@ -34,7 +34,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Refuses several ranks with nothing between them.
+    /// Rejects several ranks without a link between them.
     fn check_links_are_there(&self) -> Checked {
         let several = [self.node.ranks > 1, self.nodes > 1];
         for ((key, link), needed) in self.links().into_iter().zip(several) {
@@ -75,7 +75,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Numbers that must be above 0, by key: those that are given.
+    /// Keys and values of the given numbers that must be positive.
     fn positive_numbers(&self) -> Vec<(String, f64)> {
         let (node, device) = (&self.node, &self.device);
         let file_system = self.file_system.as_ref();
@@ -143,7 +143,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Refuses rates of links that are none; one that is infinite stands for a link that is not there.
+    /// Rejects invalid link rates; an infinite rate stands for an absent link.
     fn check_rates_of_links(&self) -> Checked {
         for (key, link) in self.links() {
             if link.gb_s.is_nan() || link.gb_s <= 0.0 {
@@ -170,7 +170,7 @@ impl Machine {
         }
     }
 
-    /// Refuses what the batch system would not take for an option, or the shell for a line of its own.
+    /// Rejects lines that the batch system would not read as options, or the shell as a line of their own.
     fn check_directives(&self) -> Checked {
         let (long, expected) = match self.scheduler.kind {
             Batch::Slurm => (true, "options of sbatch such as `--partition=x` or `-p x`"),

@@ -1,7 +1,7 @@
-//! Facts of a machine as one TOML file: nodes, devices, links, disks, and how its batch system is asked.
+//! Machine descriptions in TOML: nodes, devices, links, disks and batch system.
 //!
-//! [`crate::performance`] predicts from them, [`crate::launch`] writes job scripts from them. Those of `jobs/machines`
-//! come with the program; for another machine copy the nearest one and write its figures into it.
+//! [`crate::performance`] predicts from them, and [`crate::launch`] writes job scripts from them. Those in
+//! `jobs/machines` are built in; for another machine, copy the most similar one and enter its figures.
 
 mod check;
 
@@ -12,7 +12,7 @@ use squall_data::DataError;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Machines that come with the program, by name.
+/// Built-in machines, by name.
 pub const BUILT_IN: [(&str, &str); 8] = [
     ("summit", include_str!("../../machines/summit.toml")),
     ("piz-daint", include_str!("../../machines/piz-daint.toml")),
@@ -30,64 +30,64 @@ pub const BUILT_IN: [(&str, &str); 8] = [
     ),
 ];
 
-/// Types that devices compute in.
+/// Number formats that devices compute in.
 const PRECISIONS: [&str; 3] = ["f32", "f16", "bf16"];
 
-/// Largest number of ranks: more than any machine has. A prediction keeps a clock for each of them.
+/// Maximum number of ranks: more than any machine has. A prediction keeps a clock for each of them.
 const MOST_RANKS: usize = 1 << 22;
 
-/// What is known of a machine. Unknown keys are errors.
+/// A machine description. Unknown keys are errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
     /// A title in one line.
     pub title: String,
-    /// Nodes that a job can have.
+    /// Number of nodes available to a job.
     pub nodes: usize,
-    /// What a node is made of.
+    /// The hardware of a node.
     pub node: Node,
     /// What a rank computes on.
     pub device: Device,
-    /// Between the devices of a node; needed where it has several ranks.
+    /// Link between the devices of a node; required if it has several ranks.
     #[serde(default)]
     pub inside: Link,
-    /// Between nodes: what one node sends, and receives at the same time; needed where there are several.
+    /// Network between nodes: the rate that a node sends at while receiving as much; required for several nodes.
     #[serde(default)]
     pub network: Link,
-    /// What all nodes read from together, if it is known.
+    /// The shared file system, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_system: Option<FileSystem>,
-    /// How jobs are started.
+    /// How jobs are submitted and started.
     pub scheduler: Scheduler,
     /// What a node costs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
 }
 
-/// What a node is made of.
+/// The hardware of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Node {
-    /// Ranks of a node: one for each GPU, or one for each processor.
+    /// Ranks per node: one per GPU, or one per processor.
     pub ranks: usize,
-    /// Physical cores that jobs may use, if it is known.
+    /// Physical cores available to jobs, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cores: Option<usize>,
-    /// Memory of the processors, in GB, if it is known.
+    /// Host memory in GB, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_gb: Option<f64>,
-    /// A disk, or memory used as one, that only this node has.
+    /// A disk, or memory used as one, that is local to the node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_disk: Option<LocalDisk>,
 }
 
-/// Where a node keeps its own copy of samples.
+/// Node-local storage for copies of samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LocalDisk {
-    /// Its folder; may hold variables of the shell.
+    /// Its folder; may contain shell variables.
     pub path: String,
-    /// Room, in GB.
+    /// Capacity in GB.
     pub capacity_gb: f64,
     /// Rate of reading, in GB/s.
     pub read_gb_s: f64,
@@ -99,9 +99,9 @@ pub struct LocalDisk {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceKind {
-    /// One GPU for each rank.
+    /// One GPU per rank.
     Gpu,
-    /// Cores of the processors.
+    /// CPU cores.
     Cpu,
 }
 
@@ -113,58 +113,58 @@ pub struct Device {
     pub name: String,
     /// Whether it is a GPU.
     pub kind: DeviceKind,
-    /// Its memory, in GB, if it is known.
+    /// Device memory in GB, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_gb: Option<f64>,
-    /// Rate of multiplications and additions by type, as its maker states it, in TF/s.
+    /// Peak rate by number format in TFLOP/s, as stated by the vendor.
     #[serde(default)]
     pub peak_tflops: BTreeMap<String, f64>,
-    /// The share of that which training reaches, where nothing measured fits: an assumption.
+    /// Assumed share of the peak that training reaches, used if no measurement applies.
     #[serde(default)]
     pub utilisation: BTreeMap<String, f64>,
-    /// Standard deviation of the rate between devices of one kind, as a share of their mean. Default 0.
+    /// Standard deviation of the speed of equal devices, relative to their mean. Default 0.
     #[serde(default)]
     pub spread: f64,
-    /// Rates of training that somebody measured on one device.
+    /// Measured training rates of one device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub measured: Vec<Measured>,
 }
 
-/// A rate of training that somebody measured on one device.
+/// A measured training rate of one device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Measured {
-    /// The network, named as in recipes, on fields of 768 x 1152.
+    /// The network, named as in recipes, on 768 x 1152 fields.
     pub network: String,
-    /// The type that it computed in.
+    /// The number format.
     pub precision: String,
-    /// Samples of a step.
+    /// Samples per step.
     pub batch: usize,
-    /// Operations of a training step for a sample, in TF, as `squall summary` counts them: the measured rate is one of
-    /// a network with as many.
+    /// TFLOP per sample of a training step, as `squall summary` counts them: the measured rate applies to networks with
+    /// this count.
     pub sample_tflop: f64,
-    /// Samples a second.
+    /// Samples per second.
     pub samples_s: f64,
     /// Who measured it.
     pub source: String,
 }
 
-/// What a message costs.
+/// The cost of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// What a node (a device, inside of one) sends while it receives as much, in GB/s, as programs see it.
+    /// GB/s that a node (or a device, inside a node) sends while receiving as much, as measured by programs.
     pub gb_s: f64,
-    /// Time of an empty message, in microseconds.
+    /// Latency in microseconds.
     pub latency_us: f64,
-    /// Mean of what a step is held up by others, as a share of its computing, exponentially distributed and anew for
-    /// each rank and step. Default 0.
+    /// Mean delay of a step by other traffic, as a share of its computing time; exponentially distributed and
+    /// independent for each rank and step. Default 0.
     #[serde(default)]
     pub jitter: f64,
 }
 
 impl Default for Link {
-    /// The link of a machine that has none: it costs nothing.
+    /// The link of a machine that needs none: it costs nothing.
     fn default() -> Self {
         Self {
             gb_s: f64::INFINITY,
@@ -174,17 +174,17 @@ impl Default for Link {
     }
 }
 
-/// What all nodes read from together.
+/// A file system shared by all nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileSystem {
     /// Its name.
     pub name: String,
-    /// What all nodes read together, in GB/s.
+    /// Total read rate of all nodes, in GB/s.
     pub gb_s: f64,
 }
 
-/// What a node costs.
+/// The price of node time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Price {
@@ -204,11 +204,11 @@ pub enum Batch {
     Slurm,
     /// PBS Professional or OpenPBS: `qsub`.
     Pbs,
-    /// None: jobs are scripts that somebody starts.
+    /// None: users start the scripts themselves.
     None,
 }
 
-/// How ranks are started.
+/// The launcher of ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Starter {
@@ -223,7 +223,7 @@ pub enum Starter {
 }
 
 impl Starter {
-    /// The command.
+    /// The command's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -235,24 +235,24 @@ impl Starter {
     }
 }
 
-/// How jobs are asked for and started.
+/// How jobs are submitted and started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Scheduler {
-    /// Which batch system.
+    /// The batch system.
     pub kind: Batch,
-    /// What starts ranks inside a job.
+    /// The launcher of ranks inside a job.
     pub launcher: Starter,
-    /// The queue, partition or quality of service, if one must be named.
+    /// The queue, partition or quality of service, if one is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<String>,
-    /// The longest time of a job, in hours, if there is a limit.
+    /// The longest wall time of a job in hours, if limited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_hours: Option<f64>,
-    /// More options of the batch system, a line of the script each, with their dashes: `--constraint=gpu`.
+    /// Additional batch system options, one per line of the script, with their dashes: `--constraint=gpu`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directives: Vec<String>,
-    /// Lines of the script before anything starts, such as `module load`.
+    /// Shell lines that run before anything starts, such as `module load`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub setup: Vec<String>,
     /// Environment of the ranks.
@@ -261,10 +261,10 @@ pub struct Scheduler {
 }
 
 impl Machine {
-    /// A machine that comes with the program, or one of a file.
+    /// Loads a built-in machine by name, or a machine file.
     ///
     /// # Errors
-    /// [`JobError::Machine`] naming the line and key, or the machines that there are.
+    /// [`JobError::Machine`] naming the line and key, or the built-in machines.
     ///
     /// # Example
     /// ```
@@ -292,7 +292,7 @@ impl Machine {
         }
     }
 
-    /// The machine that a text describes.
+    /// Parses a machine description.
     ///
     /// # Errors
     /// [`JobError::Machine`] naming the line and key.

@@ -1,9 +1,9 @@
-//! What the system leaves to a process.
+//! Memory that the system leaves to a process.
 
 use std::path::{Path, PathBuf};
 
-/// Bytes that this process may hold, as one of `ranks` alike on its node: what it holds already, and its share of what
-/// the system has left, within the limits of its control groups; none where the system does not say.
+/// Bytes that this process may use as one of `ranks` equal processes on its node: what it holds already plus its share
+/// of free memory, within its control group limits; `None` if the system does not report it.
 pub fn available_memory(ranks: u64) -> Option<u64> {
     let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
@@ -19,7 +19,7 @@ pub fn available_memory(ranks: u64) -> Option<u64> {
     Some(share_of(left.fold(host, u64::min), own, ranks))
 }
 
-/// What one of `ranks` processes may hold: its `own`, and its share of what is `left`.
+/// Bytes that one of `ranks` processes may use: its `own`, plus its share of what is `left`.
 fn share_of(left: u64, own: u64, ranks: u64) -> u64 {
     own + left / ranks.max(1)
 }
@@ -28,27 +28,27 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(path).unwrap_or_default()
 }
 
-/// The bytes of a line `KEY 123 kB`.
+/// Parses a line `KEY 123 kB` into bytes.
 fn kilobytes(text: &str, key: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key))?;
     let number: u64 = rest.split_whitespace().next()?.parse().ok()?;
     Some(1024 * number)
 }
 
-/// Where and by which names a version of the kernel's control groups tells of memory.
+/// File names and keys of a control group version's memory accounting.
 struct Version {
     root: &'static str,
-    /// How the list of a process's groups calls it.
+    /// Name of the memory controller in the list of a process's groups.
     controller: &'static str,
     limit: &'static str,
     current: &'static str,
-    /// In `memory.stat`: the cache of files.
+    /// Key of the file cache in `memory.stat`.
     cache: &'static str,
-    /// What of that lies in memory as in a file, which the kernel counts in it.
+    /// Key of the part of it that is memory-backed files, which the kernel counts as cache.
     shared: &'static str,
 }
 
-/// Version 2, and version 1, which older systems have.
+/// Version 2, and version 1 of older systems.
 const VERSIONS: [Version; 2] = [
     Version {
         root: "/sys/fs/cgroup",
@@ -69,7 +69,7 @@ const VERSIONS: [Version; 2] = [
 ];
 
 impl Version {
-    /// The folders of a process's control group and of those around it.
+    /// The folders of a process's control group and of its ancestors.
     fn folders(&self, groups: &str) -> Vec<PathBuf> {
         let root = Path::new(self.root);
         let own = groups.lines().find_map(|line| {
@@ -87,8 +87,8 @@ impl Version {
         .collect()
     }
 
-    /// What a control group has left; its file cache can be given back, but for what lies in memory as in a file:
-    /// copies of samples in /dev/shm, and what ranks share.
+    /// Bytes that a control group has left. Its file cache can be reclaimed, except memory-backed files: samples in
+    /// /dev/shm, and memory shared by ranks.
     fn left(&self, limit: &str, current: &str, stat: &str) -> Option<u64> {
         let limit: u64 = limit.trim().parse().ok()?;
         let current: u64 = current.trim().parse().unwrap_or(0);

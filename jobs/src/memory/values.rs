@@ -1,20 +1,21 @@
-//! Whether a network's values fit, before any of them is allocated.
+//! Checks that a network's values fit before allocating any.
 
 use super::available_memory;
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 
-/// Values of 4 bytes that training keeps for each parameter: itself, its gradient, the optimiser's and an average.
+/// Number of 4-byte values that training keeps per parameter: itself, its gradient, the optimiser's state and an
+/// average.
 pub(crate) fn kept_values(recipe: &Recipe, on_gpu: bool) -> usize {
     2 + recipe.optimiser.values_kept(on_gpu) + usize::from(recipe.training.average.is_some())
 }
 
-/// Refuses a network of whose values alone a rank that trains needs more than `available` bytes, unless the recipe says
-/// to go on: before it has values. What a step needs beside them is for [`super::Demand::check`].
+/// Rejects a network whose values alone need more than `available` bytes on a training rank, unless the recipe
+/// overrides the check. Runs before allocation; [`super::Demand::check`] covers the rest of a step.
 ///
 /// # Errors
-/// [`JobError::Memory`] with the settings that leave a network whose values fit.
+/// [`JobError::Memory`] with settings that make the network's values fit.
 pub(crate) fn check_values(
     recipe: &Recipe,
     outline: &Network,
@@ -41,17 +42,17 @@ pub(crate) fn check_values(
     }
 }
 
-/// Keys with values as options of the command line.
+/// Formats keys with values as command-line options.
 fn as_options(keys: &str) -> String {
     let options = keys.split(' ').map(|key| format!("--set {key}"));
     options.collect::<Vec<_>>().join(" ")
 }
 
-/// The network of a model file with initial values, if this process can hold them: nothing large is allocated before that
-/// is known.
+/// Builds the network of a model file with initial values if they fit this process; the check comes before any large
+/// allocation.
 ///
 /// # Errors
-/// [`ModelError::Memory`] if it cannot; those of [`Network::build`].
+/// [`ModelError::Memory`] if they do not fit; those of [`Network::build`].
 pub fn build_network(
     config: &NetworkConfig,
     backend: Backend,
@@ -60,7 +61,7 @@ pub fn build_network(
     let mut network = Network::outline(config, backend, seed)?;
     let mut checked = network.check_memory(1, free_memory(backend));
     if let Err(ModelError::Memory { fits, .. }) = &mut checked {
-        // No setting makes a file's weights fewer.
+        // No setting reduces the weights of a file.
         fits.clear();
     }
     checked?;
@@ -68,7 +69,7 @@ pub fn build_network(
     Ok(network)
 }
 
-/// Bytes that a process which shares memory with no other rank may hold where a backend computes.
+/// Bytes that a process which shares memory with no other rank may use on a backend's device.
 pub fn free_memory(backend: Backend) -> Option<u64> {
     match backend.is_gpu() {
         true => backend.available_memory(),

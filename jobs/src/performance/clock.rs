@@ -1,58 +1,58 @@
-//! A virtual clock for each rank: steps of all ranks, run through without computing anything.
+//! Simulates steps with a virtual clock per rank, without computing anything.
 
 use rand::Rng;
 use squall_data::random::stream;
 
-/// A step as each rank does it.
+/// The properties of a step on each rank.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
-    /// Seconds that a device of mean pace computes.
+    /// Computing time in seconds on a device of average speed.
     pub compute: f64,
-    /// The share of that which is the backward pass, at the end.
+    /// The share of the backward pass, which comes last.
     pub backward: f64,
-    /// Sums of gradients in the order in which they are sent, one after the other.
-    pub sums: Vec<Landing>,
-    /// Seconds that reading the samples of a step takes, while others are computed.
+    /// Gradient reductions in the order in which they are issued; they do not overlap.
+    pub sums: Vec<BucketReduction>,
+    /// Seconds to read the samples of a step, overlapped with computation.
     pub input: f64,
-    /// 0: a step waits for its own sums. 1: for those of the step before.
+    /// 0: a step waits for its own reductions. 1: for those of the previous step.
     pub lag: usize,
-    /// Ranks that sum together.
+    /// Ranks in a reduction.
     pub ranks: usize,
-    /// Standard deviation of the pace of devices, as a share.
+    /// Relative standard deviation of device speed.
     pub spread: f64,
-    /// Mean of what holds up a rank in a step, as a share of computing; exponentially distributed.
+    /// Mean random delay of a rank per step, as a share of computing time; exponentially distributed.
     pub jitter: f64,
 }
 
-/// A bucket of gradients.
+/// A bucket of gradients and when it becomes ready.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Landing {
+pub struct BucketReduction {
     /// The share of the backward pass after which a rank has it.
     pub at: f64,
-    /// Seconds of its sum, once all ranks have it.
+    /// Seconds to reduce it once all ranks have it.
     pub seconds: f64,
 }
 
-/// What groups of ranks exchange gradients for parameters with.
+/// Parameter servers with which groups of ranks exchange gradients for parameters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Servers {
     /// Groups that share the servers.
     pub groups: usize,
-    /// Seconds that the servers are busy with the exchange of one group.
+    /// Seconds that an exchange occupies the servers.
     pub busy: f64,
-    /// Seconds of an exchange when nobody else is served.
+    /// Seconds of an exchange on idle servers.
     pub exchange: f64,
-    /// Seconds until all ranks of a group have the parameters.
+    /// Seconds to distribute the parameters within a group.
     pub hand_round: f64,
 }
 
 impl Step {
-    /// The same step without sums.
+    /// The same step without the cost of reductions.
     #[must_use]
     pub fn without_sums(mut self) -> Self {
         self.sums.clear();
-        // An empty sum stays, because ranks that wait for a sum also wait for the slowest rank.
-        self.sums.push(Landing {
+        // An empty reduction remains, because it makes ranks wait for the slowest one.
+        self.sums.push(BucketReduction {
             at: 1.0,
             seconds: 0.0,
         });
@@ -60,11 +60,11 @@ impl Step {
     }
 }
 
-/// Batches that are read ahead of the one that is computed.
+/// Batches prefetched beyond the current one.
 const AHEAD: usize = 2;
 
-/// Seconds from the end of each step to the end of the next, of all ranks; of groups that exchange with servers from
-/// one step of any group to the next, times the number of groups.
+/// Seconds between the ends of consecutive steps of all ranks. For groups with servers: between consecutive steps of
+/// any group, times the number of groups.
 #[must_use]
 pub fn run(step: &Step, servers: Option<&Servers>, steps: usize, seed: u64) -> Vec<f64> {
     match servers {
@@ -88,7 +88,7 @@ fn differences(ends: &[f64]) -> Vec<f64> {
 fn in_groups(step: &Step, servers: &Servers, steps: usize, seed: u64) -> Vec<f64> {
     let new = |index| Group::new(step, seed, index as u64);
     let mut groups: Vec<Group> = (0..servers.groups).map(new).collect();
-    // When each group has summed its gradients.
+    // When each group has reduced its gradients.
     let mut ready: Vec<f64> = groups.iter_mut().map(|group| group.step(0.0)).collect();
     let mut free = 0.0_f64;
     let mut ends = Vec::new();
@@ -108,28 +108,28 @@ fn in_groups(step: &Step, servers: &Servers, steps: usize, seed: u64) -> Vec<f64
         .collect()
 }
 
-/// Ranks that sum together.
+/// Ranks that reduce together.
 struct Group<'a> {
     step: &'a Step,
     ranks: Vec<Rank>,
-    /// Of each bucket: the share of a step after which a rank has it.
+    /// For each bucket: the share of a step after which a rank has it.
     shares: Vec<f64>,
-    /// When the last sum of the step before was over.
+    /// When the last reduction of the previous step ended.
     summed: f64,
-    /// Names the random numbers of the next step.
+    /// Seed of the next step's random numbers.
     seed: u64,
     index: u64,
     done: u64,
 }
 
-/// One of them.
+/// One rank of a group.
 struct Rank {
-    /// How much longer than the mean its device computes.
+    /// Computing time of its device relative to the mean.
     pace: f64,
-    /// When it can begin its next step, and began the last ones, in turns.
+    /// When it can begin its next step, and when it began the last ones, in a ring buffer.
     clock: f64,
     began: [f64; AHEAD],
-    /// When it had read its last batch.
+    /// When it finished reading its last batch.
     read: f64,
 }
 
@@ -154,7 +154,7 @@ impl<'a> Group<'a> {
         }
     }
 
-    /// Does a step that begins at `from` at the earliest, and says when it is over.
+    /// Simulates a step that begins at `from` at the earliest; returns when it ends.
     fn step(&mut self, from: f64) -> f64 {
         let Step {
             compute,
@@ -169,7 +169,7 @@ impl<'a> Group<'a> {
         let turn = (self.done % AHEAD as u64) as usize;
         self.done += 1;
         for rank in &mut self.ranks {
-            // A batch is read once there is room for it.
+            // A batch is read as soon as there is room for it.
             rank.read = rank.read.max(rank.began[turn]) + input;
             let begin = rank.clock.max(rank.read).max(from);
             rank.began[turn] = begin;
@@ -195,8 +195,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The beginnings and durations of those steps of ranks that may end last: of thousands a few, because no other one of
-/// them began as late or later and takes as long or longer.
+/// Start and duration of the steps of ranks that may end last. Out of thousands only a few remain: a step is dropped if
+/// another one starts no earlier and takes no less time.
 #[derive(Default)]
 struct Slowest(Vec<(f64, f64)>);
 
@@ -209,14 +209,14 @@ impl Slowest {
         }
     }
 
-    /// When all ranks have done this share of their step.
+    /// When all ranks have completed this share of their step.
     fn all_after(&self, share: f64) -> f64 {
         let ends = self.0.iter().map(|(begin, takes)| begin + takes * share);
         ends.fold(0.0, f64::max)
     }
 }
 
-/// Box and Muller's.
+/// The Box-Muller transform.
 fn normal(draws: &mut impl Rng) -> f64 {
     let (u, v): (f64, f64) = (draws.random(), draws.random());
     (-2.0 * (1.0 - u).ln()).sqrt() * (std::f64::consts::TAU * v).cos()
@@ -236,11 +236,11 @@ mod tests {
             compute: 1.0,
             backward: 2.0 / 3.0,
             sums: vec![
-                Landing {
+                BucketReduction {
                     at: 0.5,
                     seconds: 0.1,
                 },
-                Landing {
+                BucketReduction {
                     at: 1.0,
                     seconds: 0.1,
                 },
@@ -270,11 +270,11 @@ mod tests {
         close(steady(&plain(), None), 1.1);
         let long = Step {
             sums: vec![
-                Landing {
+                BucketReduction {
                     at: 0.5,
                     seconds: 0.5,
                 },
-                Landing {
+                BucketReduction {
                     at: 1.0,
                     seconds: 0.1,
                 },
@@ -289,7 +289,7 @@ mod tests {
     fn a_lag_of_one_step_hides_sums_up_to_a_whole_step() {
         let late = |seconds| Step {
             lag: 1,
-            sums: vec![Landing { at: 1.0, seconds }],
+            sums: vec![BucketReduction { at: 1.0, seconds }],
             ..plain()
         };
         close(steady(&late(0.9), None), 1.0);

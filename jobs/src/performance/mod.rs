@@ -1,13 +1,13 @@
-//! How long a training step will take on a machine, before anybody asks for its nodes.
+//! Predicts how long a training step takes on a machine, before requesting its nodes.
 //!
-//! A step of all ranks is run through on a virtual clock ([`clock`]): every rank computes at its own pace, buckets of
-//! gradients land while the backward pass goes on, and are summed one after the other as soon as the last rank has
-//! them. What a sum takes follows from messages and bytes of the very algorithms that [`crate::comm`] has ([`sums`]),
-//! what a rank computes from a rate that somebody measured ([`rate`]). [`published`] holds the model against what was
-//! measured on up to 27,360 GPUs.
+//! A virtual clock per rank ([`clock`]) simulates the steps: every rank computes at its own pace, gradient buckets
+//! become ready during the backward pass and are reduced one after the other as soon as the last rank has them. The
+//! time of a reduction follows from the messages and bytes of the algorithms in [`crate::comm`] ([`sums`]); computing
+//! time follows from a measured rate ([`rate`]). [`published`] compares the model with measurements on up to 27,360
+//! GPUs.
 //!
-//! What it does not know: switches and their contention (only as a machine's `jitter`), batch statistics over ranks
-//! (`distributed.norm_ranks`), validations, checkpoints and whatever fails.
+//! Not modelled: network contention (except as a machine's `jitter`), batch statistics over ranks
+//! (`distributed.norm_ranks`), validations, checkpoints and failures.
 
 pub mod clock;
 pub mod published;
@@ -21,50 +21,50 @@ pub use workload::Workload;
 use crate::error::{JobError, Result};
 use crate::machine::Machine;
 use crate::recipe::{Distributed, LocalBatch, Training};
-use clock::{Landing, Servers, Step};
+use clock::{BucketReduction, Servers, Step};
 use serde::Serialize;
 
-/// What is asked about.
+/// The inputs of a prediction.
 #[derive(Debug, Clone, Copy)]
 pub struct Question<'a> {
-    /// What a rank computes and sends.
+    /// The work of a rank.
     pub workload: &'a Workload,
-    /// How ranks work together.
+    /// How ranks cooperate.
     pub distributed: &'a Distributed,
-    /// `training.batch`: samples of a batch on each rank, where no global batch says otherwise.
+    /// `training.batch`: samples per batch on each rank, unless there is a global batch.
     pub batch: usize,
-    /// `training.accumulate`: batches of a step on each rank.
+    /// `training.accumulate`: batches per step on each rank.
     pub accumulate: usize,
-    /// `detection.unlabelled_per_batch`: so many of the global batch, or else of a rank's, have no labels.
+    /// `detection.unlabelled_per_batch`: unlabelled samples in the global batch or, without one, in a rank's batch.
     pub unlabelled: usize,
-    /// The machine that it is asked about.
+    /// The machine.
     pub machine: &'a Machine,
-    /// How fast one device is.
+    /// The speed of one device.
     pub rate: &'a Rate,
-    /// How long the training is.
+    /// The length of the training.
     pub length: Length,
-    /// Whether samples lie on the nodes' own disks.
+    /// Whether samples are on the nodes' own disks.
     pub staged: bool,
-    /// The seed of the random paces of ranks.
+    /// Seed of the random device speeds.
     pub seed: u64,
 }
 
-/// How long a training is.
+/// The length of a training.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Length {
-    /// Samples of an epoch, those that teach directly ([`crate::train::samples_of_epoch`]), if that is known.
+    /// Samples per epoch that teach directly ([`crate::train::samples_of_epoch`]), if known.
     pub samples: Option<usize>,
-    /// How often each is seen; of a training whose length is not in steps.
+    /// Number of epochs, for a training whose length is not in steps.
     pub epochs: Option<f64>,
-    /// Steps of the training.
+    /// Number of steps, if given.
     pub steps: Option<u64>,
 }
 
 impl Length {
-    /// Steps of the training, if they can be told; an epoch has whole steps of `batch` such samples only.
+    /// Number of steps of the training, if known; an epoch consists of whole steps of `batch` such samples.
     ///
     /// # Errors
-    /// What was expected and found, if there is no whole step.
+    /// What was expected and found, if an epoch is shorter than a step.
     fn steps(&self, batch: usize) -> std::result::Result<Option<u64>, String> {
         if let Some(samples) = self.samples.filter(|samples| *samples < batch) {
             return Err(format!(
@@ -78,50 +78,50 @@ impl Length {
     }
 }
 
-/// What is expected of a job of so many nodes.
+/// The prediction for a job on some number of nodes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Prediction {
     /// Nodes of the job.
     pub nodes: usize,
-    /// Ranks on all of them.
+    /// Total number of ranks.
     pub ranks: usize,
-    /// Samples of a step of all ranks (of all groups).
+    /// Samples per step over all ranks (of all groups).
     pub global_batch: usize,
-    /// Bytes that a rank needs, but for what libraries take.
+    /// Bytes per rank, excluding the needs of libraries.
     #[serde(skip_serializing_if = "is_zero")]
     pub memory_bytes: u64,
     /// Mean time of a step.
     pub step_seconds: f64,
-    /// A tenth of the steps take less.
+    /// 10th percentile of the step time.
     pub step_seconds_p10: f64,
-    /// A tenth of the steps take more.
+    /// 90th percentile of the step time.
     pub step_seconds_p90: f64,
-    /// Seconds of a step in which one rank alone would compute.
+    /// Seconds per step that one rank alone would compute.
     pub compute_seconds: f64,
-    /// Seconds of a step in which devices wait for samples: what would be gained if these were always there.
+    /// Seconds per step spent waiting for samples: the gain if they were always ready.
     pub input_seconds: f64,
-    /// Seconds of a step in which ranks wait for slower ones.
+    /// Seconds per step spent waiting for slower ranks.
     pub straggler_seconds: f64,
-    /// Seconds of a step in which ranks wait for sums of gradients, and for servers of parameters.
+    /// Seconds per step spent waiting for reductions and parameter servers.
     pub exposed_seconds: f64,
-    /// What the sums of a step take, hidden or not.
+    /// Seconds of reductions per step, hidden or not.
     pub communication_seconds: f64,
-    /// Samples that all ranks learn from in a second.
+    /// Samples per second over all ranks.
     pub samples_per_second: f64,
-    /// Share of the samples a second that as many devices would do without waiting for each other.
+    /// Throughput relative to the same number of devices without any waiting.
     pub efficiency: f64,
-    /// Operations of all ranks in a second.
+    /// Operations per second over all ranks.
     pub flops_per_second: f64,
     /// Steps of the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Hours of the training.
+    /// Wall-clock hours of the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hours: Option<f64>,
-    /// Hours of all nodes together.
+    /// Node hours of the training.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_hours: Option<f64>,
-    /// What these cost, in the unit of the machine's price.
+    /// Their cost, in the unit of the machine's price.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<f64>,
 }
@@ -131,25 +131,25 @@ fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 
-/// How often the speeds of all devices are drawn: enough to know the slowest of thousands to some thousandths.
+/// Number of random draws of all device speeds: enough to estimate the slowest of thousands to a few thousandths.
 const DRAWS: u64 = 10;
 
-/// Steps that are simulated with each draw.
+/// Simulated steps per draw.
 const STEPS: usize = 40;
 
-/// The first of these steps, which are not counted: ranks that do not wait for each other in every step first drift
+/// The first of these steps, which are discarded: ranks that do not wait for each other in every step first drift
 /// apart, up to a limit.
 const WARM_UP: usize = 10;
 
-/// The share of a step that is its backward pass: twice as many operations as forward.
+/// The backward pass's share of a step: it has twice the operations of the forward pass.
 const BACKWARD: f64 = 2.0 / 3.0;
 
 impl Question<'_> {
-    /// What is expected of this many nodes.
+    /// Predicts a job on this many nodes.
     ///
     /// # Errors
-    /// [`JobError::Submit`] if the machine has fewer nodes; [`JobError::Recipe`] if a batch or groups cannot be dealt
-    /// evenly to the ranks, there are fewer samples than a step needs, or ranks cannot sum as the recipe says.
+    /// [`JobError::Submit`] if the machine has fewer nodes; [`JobError::Recipe`] if a batch or groups do not divide
+    /// evenly among ranks, there are fewer samples than a step needs, or ranks cannot reduce as the recipe says.
     pub fn predict(&self, nodes: usize) -> Result<Prediction> {
         if nodes == 0 || nodes > self.machine.nodes {
             return Err(JobError::Submit {
@@ -164,7 +164,7 @@ impl Question<'_> {
             Some(groups) if ranks > 1 => (groups, self.distributed.servers),
             _ => (1, 0),
         };
-        // Refused for the same reasons as by training, here and below.
+        // Rejected for the same reasons as in training, here and below.
         let group = self.distributed.step_ranks(ranks).map_err(bad)?;
         let workers = group * groups;
         let dealt = (group, self.accumulate);
@@ -180,7 +180,7 @@ impl Question<'_> {
         let step = self.step(nodes, group, samples);
         let servers = (servers > 0).then(|| self.servers(groups, servers, group));
         let whole = self.times(&step, servers.as_ref());
-        // The same steps with the same draws, each time without one kind of wait: what that kind costs.
+        // Simulates the same steps with the same draws, each time without one kind of wait, to measure its cost.
         let fed = Step {
             input: 0.0,
             ..step.clone()
@@ -194,7 +194,7 @@ impl Question<'_> {
         let global_batch = samples * workers;
         let samples_per_second = global_batch as f64 / whole.mean;
         let alone = self.rate.samples_s(self.workload);
-        // Steps are shared by the groups.
+        // Groups share the steps.
         let hours = steps.map(|s| s as f64 / groups as f64 * whole.mean / 3600.0);
         let node_hours = hours.map(|hours| hours * nodes as f64);
         let price = self.machine.price.as_ref();
@@ -230,31 +230,31 @@ impl Question<'_> {
         Times::of((0..DRAWS).flat_map(draw).collect())
     }
 
-    /// A step of so many samples on each rank.
+    /// A step with this many samples on each rank.
     fn step(&self, nodes: usize, group: usize, samples: usize) -> Step {
         let machine = self.machine;
         let compute = samples as f64 / self.rate.samples_s(self.workload);
         let shape = sums::Shape::of(machine, group);
         let buckets = self.workload.buckets(self.distributed.bucket_values());
         let alone = group == 1;
-        let gradients = buckets.iter().map(|bucket| Landing {
+        let gradients = buckets.iter().map(|bucket| BucketReduction {
             at: bucket.at,
             seconds: sums::seconds(bucket.values, &shape, machine, self.distributed),
         });
-        let facts = Landing {
+        let facts = BucketReduction {
             at: 1.0,
             seconds: sums::seconds_of_facts(&shape, machine),
         };
         let sums = gradients.chain([facts]).filter(|_| !alone);
         Step {
             compute,
-            // Gradients leave with the last batch.
+            // Gradients are sent with the last batch.
             backward: BACKWARD / self.accumulate as f64,
             sums: sums.collect(),
             input: self.input_seconds(nodes, samples),
             lag: self.distributed.gradient_lag,
             ranks: group,
-            // A single device is one of mean pace, and nobody is in its way.
+            // A single device has average speed and no contention.
             spread: if alone { 0.0 } else { machine.device.spread },
             jitter: match nodes {
                 _ if alone => 0.0,
@@ -264,7 +264,7 @@ impl Question<'_> {
         }
     }
 
-    /// What reading the samples of a step takes.
+    /// Seconds to read the samples of a step.
     fn input_seconds(&self, nodes: usize, samples: usize) -> f64 {
         let machine = self.machine;
         let of_node = (samples * machine.node.ranks) as f64 * self.workload.sample_bytes;
@@ -281,12 +281,12 @@ impl Question<'_> {
         let bytes = 4.0 * self.workload.values() as f64;
         let rate = self.machine.network.gb_s * 1e9;
         let latency = 1e-6 * self.machine.network.latency_us;
-        // The first ranks serve, so those of a node share its link.
+        // The first ranks are servers, so those on the same node share its link.
         let links = servers.div_ceil(self.machine.node.ranks);
         Servers {
             groups,
             busy: bytes / (links as f64 * rate),
-            // One rank of a group sends the gradients and then gets the parameters.
+            // One rank per group sends the gradients and receives the parameters.
             exchange: 2.0 * (latency + bytes / rate),
             hand_round: match group {
                 1 => 0.0,
@@ -296,7 +296,7 @@ impl Question<'_> {
     }
 }
 
-/// How long steps take, over many of them.
+/// Statistics of the step time.
 struct Times {
     mean: f64,
     p10: f64,

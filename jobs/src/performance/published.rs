@@ -1,8 +1,8 @@
-//! Published efficiencies of training on up to thousands of nodes, beside what the performance model predicts for the
-//! same runs.
+//! Published scaling efficiencies of training on up to thousands of nodes, compared with the model's predictions for
+//! the same runs.
 //!
-//! One parameter is fitted to one row: `jitter` of Aries networks to CosmoFlow's efficiency. All others stand in
-//! `jobs/machines` with their sources, and were chosen without regard to the other rows.
+//! One parameter is fitted to one row: the `jitter` of Aries networks to CosmoFlow's efficiency. All others are in
+//! `jobs/machines` with their sources, and were chosen independently of the other rows.
 
 use super::workload::Layer;
 use super::{Length, Question, Rate, Workload};
@@ -23,22 +23,22 @@ pub struct Point {
     pub nodes: usize,
     /// Its ranks: GPUs, or processors.
     pub ranks: usize,
-    /// Both efficiencies are relative to a run on so many nodes, or to one device if this is `None`.
+    /// Both efficiencies are relative to a run on this many nodes, or to one device if `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub relative_to: Option<usize>,
     /// The efficiency that was measured.
     pub published_efficiency: f64,
     /// The efficiency that is predicted.
     pub predicted_efficiency: f64,
-    /// The predicted efficiency less the measured one.
+    /// Predicted minus measured efficiency.
     pub difference: f64,
-    /// Whether a parameter of the model was fitted to this row, so that its agreement shows nothing.
+    /// Whether a model parameter was fitted to this row, so that agreement is no evidence.
     pub fitted: bool,
     /// Where the measurement is published.
     pub source: &'static str,
 }
 
-/// A run as its paper tells it.
+/// A published run.
 struct Run {
     name: &'static str,
     machine: &'static str,
@@ -47,7 +47,7 @@ struct Run {
     efficiency: f64,
     fitted: bool,
     batch: usize,
-    /// Samples a second of one device; `None` if the machine file's rate is used.
+    /// Samples per second of one device; `None` to use the machine file's rate.
     samples_s: Option<f64>,
     workload: Workload,
     distributed: Distributed,
@@ -117,8 +117,8 @@ fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload>
     ))
 }
 
-/// The workload of another network. For each of its layers: the gradients it has, in millions, and the share of the
-/// backward pass after which they are ready to be summed.
+/// The workload of another network. Each layer has its number of gradients in millions and the share of the backward
+/// pass after which they are ready.
 fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
     let layer = |(values, at): &(f64, f64)| Layer {
         values: (values * 1e6) as usize,
@@ -135,8 +135,8 @@ fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
     }
 }
 
-/// The workload of another network of so many million parameters, whose gradients become ready evenly over the backward
-/// pass.
+/// The workload of another network with this many million parameters, whose gradients become ready evenly over the
+/// backward pass.
 fn evenly(network: &str, millions: f64) -> Workload {
     let layers: Vec<(f64, f64)> = (1..=20)
         .map(|i| (millions / 20.0, f64::from(i) / 20.0))
@@ -154,7 +154,7 @@ fn runs() -> Result<Vec<Run>> {
 
 /// The runs of Kurth et al. 2018: segmentation of climate data.
 fn of_kurth_2018() -> Result<Vec<Run>> {
-    // Four of a node's six ranks talk to other nodes; a step applies the gradients of the step before.
+    // Four of a node's six ranks communicate with other nodes; gradients are applied one step late.
     let sc18 = Distributed {
         algorithm: Algorithm::Hierarchical,
         leaders: Some(4),
@@ -311,7 +311,7 @@ fn of_others() -> Vec<Run> {
         distributed: horovod.clone(),
         source: "Horovod's documentation of benchmarks",
     };
-    // VGG's last layers, where the backward pass begins, have nine tenths of its parameters and next to none of its
+    // VGG's last layers, where the backward pass begins, hold nine tenths of its parameters but almost none of its
     // operations.
     let vgg = [
         (4.1, 0.001),
@@ -331,7 +331,7 @@ fn of_others() -> Vec<Run> {
             efficiency: 0.77,
             fitted: true,
             batch: 1,
-            // 69.3 GF a sample at 535 GF/s.
+            // 69.3 GFLOP per sample at 535 GFLOP/s.
             samples_s: Some(7.7),
             workload: evenly("CosmoFlow", 7.04),
             distributed: Distributed::default(),

@@ -1,31 +1,31 @@
-//! How fast one device learns: measured, given, or assumed of its peak.
+//! Training speed of one device: measured, given, or assumed as a share of its peak.
 
 use super::workload::Workload;
 use crate::error::{JobError, Result};
 use crate::machine::{DeviceKind, Machine};
 
-/// Samples a second of one device.
+/// Samples per second of one device.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rate {
     flops: f64,
-    /// Where it comes from, for those who read a prediction.
+    /// Its origin, for readers of a prediction.
     pub source: String,
-    /// Nobody measured it.
+    /// Whether it is an assumption rather than a measurement.
     pub assumed: bool,
 }
 
-/// Pixels of the fields that measured rates are of.
+/// Pixels of the fields in measured rates.
 const MEASURED_PIXELS: usize = 768 * 1152;
 
-/// How far the operations of a network may be from those of the measured one that is taken for the same.
+/// Maximum relative difference in operations between a network and the measured one that represents it.
 const SAME: f64 = 0.03;
 
-/// The share of a CPU's rate of matrix products that training reaches, where the machine's file says none: `small` and
-/// `detect` ran at 70 and 62 % of it at 192 x 288 on two cores with AVX-512, wider networks at more (docs/speed.md).
+/// Share of a CPU's matrix-product peak that training reaches, unless the machine file states one: `small` and `detect`
+/// reached 70 and 62 % at 192 x 288 on two cores with AVX-512, wider networks more (docs/speed.md).
 const SHARE_OF_CPUS: f64 = 0.6;
 
 impl Rate {
-    /// Of somebody who measured it, for instance by `squall bench step`.
+    /// A rate measured by the user, for instance with `squall bench step`.
     #[must_use]
     pub fn given(samples_s: f64, workload: &Workload) -> Self {
         Self {
@@ -35,12 +35,12 @@ impl Rate {
         }
     }
 
-    /// The nearest of the machine's measured rates, if the network does as much work for a pixel as the measured one;
-    /// else the share of the device's peak that the machine's file assumes, or of a CPU's that others reach. Of half
-    /// precisions one may stand for the other.
+    /// The machine's nearest measured rate, if the network does about as much work per pixel as the measured one.
+    /// Otherwise the share of the device's peak that the machine file assumes, or the usual share for a CPU. The half
+    /// precisions may stand in for each other.
     ///
     /// # Errors
-    /// [`JobError::Machine`] if it has nothing of this precision to go by.
+    /// [`JobError::Machine`] if it has no figure for this precision.
     pub fn of(machine: &Machine, workload: &Workload, batch: usize, name: &str) -> Result<Self> {
         match Self::measured(machine, workload, batch) {
             Some(rate) => Ok(rate),
@@ -49,7 +49,7 @@ impl Rate {
     }
 
     fn measured(machine: &Machine, workload: &Workload, batch: usize) -> Option<Self> {
-        // Operations grow with pixels, and so does the time.
+        // Operations grow with the number of pixels, and so does the time.
         let share = workload.pixels as f64 / MEASURED_PIXELS as f64;
         let wanted = &workload.precision;
         let fits = machine.device.measured.iter().filter(|m| {
@@ -76,8 +76,8 @@ impl Rate {
 
     fn assumed(machine: &Machine, workload: &Workload, name: &str) -> Result<Self> {
         let (device, precision) = (&machine.device, &workload.precision);
-        // The usual share is of f32: nobody has measured it in half precisions, and there the peak of matrix units is
-        // far above what memory can feed.
+        // The usual share is for f32. It has not been measured in half precision, where the peak of matrix units is far
+        // beyond memory bandwidth.
         let has_usual = device.kind == DeviceKind::Cpu && precision == "f32";
         let usual = has_usual.then_some(SHARE_OF_CPUS);
         let stated = device.utilisation.get(precision).copied();
@@ -113,7 +113,7 @@ impl Rate {
         })
     }
 
-    /// Samples a second of one device that does nothing else.
+    /// Samples per second of one device at full load.
     #[must_use]
     pub fn samples_s(&self, workload: &Workload) -> f64 {
         self.flops / workload.training_flops

@@ -1,4 +1,4 @@
-//! What a sum over ranks takes: messages and bytes of the algorithms of [`crate::comm`], over a machine's links.
+//! The time of a reduction: messages and bytes of the algorithms in [`crate::comm`] over a machine's links.
 
 use crate::comm::HierarchicalOptions;
 use crate::comm::collectives::choose::Link;
@@ -7,25 +7,25 @@ use crate::comm::grid::nearly_square;
 use crate::machine::{self, Machine};
 use crate::recipe::{Algorithm, Distributed};
 
-/// How ranks that sum lie on nodes.
+/// How reducing ranks are placed on nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// All of them.
+    /// Total number of ranks.
     pub ranks: usize,
-    /// Nodes that have any.
+    /// Number of nodes with such ranks.
     pub nodes: usize,
-    /// Ranks of each node; the last one may have fewer.
+    /// Ranks per node; the last one may have fewer.
     pub each: usize,
 }
 
 impl Shape {
-    /// The shape of this many consecutive ranks on a machine's nodes.
+    /// The placement of this many consecutive ranks on a machine's nodes.
     #[must_use]
     pub fn of(machine: &Machine, ranks: usize) -> Self {
         Self::on_nodes_of(machine.node.ranks, ranks)
     }
 
-    /// The shape of this many consecutive ranks on nodes of `each` ranks.
+    /// The placement of this many consecutive ranks on nodes of `each` ranks.
     #[must_use]
     pub fn on_nodes_of(each: usize, ranks: usize) -> Self {
         let each = each.min(ranks).max(1);
@@ -41,10 +41,10 @@ impl Shape {
     }
 }
 
-/// Values that end every step: the loss, whether anything overflowed, running statistics of batch norm.
+/// Values in the final reduction of every step: the loss, overflow flags, running statistics of batch norm.
 const FACTS: usize = 64;
 
-/// Whether these ranks can sum as the recipe says.
+/// Checks that these ranks can reduce as the recipe says.
 ///
 /// # Errors
 /// Key, expected and found.
@@ -59,13 +59,13 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
                 shape.ranks
             ))
         }
-        // These have no leaders.
+        // These algorithms have no leaders.
         (Algorithm::Ring | Algorithm::Halving | Algorithm::Grid, ..) => Ok(()),
         (_, _, Some(leaders)) => Err(format!(
             "`distributed.leaders`: expected at most the {} ranks of a node, found {leaders}",
             shape.each
         )),
-        // Left to itself the program sums without regard to nodes, but for leaders that it is to have on each.
+        // By default the program ignores nodes when reducing, unless it needs leaders on each.
         (Algorithm::Auto, ..) if how.leaders.is_none() => Ok(()),
         _ if shape.is_even() => Ok(()),
         _ => Err(format!(
@@ -80,7 +80,7 @@ pub fn check(shape: &Shape, how: &Distributed) -> Result<(), String> {
     }
 }
 
-/// Seconds of a sum of this many values.
+/// Seconds to reduce this many values.
 #[must_use]
 pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distributed) -> f64 {
     let bytes = values * how.wire.bytes();
@@ -97,7 +97,7 @@ pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distribute
             over(Choice::Ring, columns, bytes) + over(how.between, rows, along)
         }
         Algorithm::Auto | Algorithm::Hierarchical | Algorithm::Nccl => {
-            // As the program sends them, one piece after the other.
+            // In pieces, one after the other, as the program sends them.
             let at_once = HierarchicalOptions::default().values_at_once;
             let pieces = values.div_ceil(at_once).max(1);
             let piece = hierarchical(values.div_ceil(pieces), shape, machine, how);
@@ -106,20 +106,21 @@ pub fn seconds(values: usize, shape: &Shape, machine: &Machine, how: &Distribute
     }
 }
 
-/// Seconds of the small sum over all ranks that ends a step.
+/// Seconds of the small final reduction of a step over all ranks.
 #[must_use]
 pub fn seconds_of_facts(shape: &Shape, machine: &Machine) -> f64 {
     flat(Choice::Auto, (shape.ranks, 4 * FACTS), shape, machine)
 }
 
-/// All ranks alike: over one link of the node, or over one inside of it.
+/// All ranks in one algorithm: over one link of the node, or over one inside it.
 fn flat(choice: Choice, (ranks, bytes): (usize, usize), shape: &Shape, machine: &Machine) -> f64 {
     let algorithm = choice.resolve(bytes, ranks);
     let link = match shape.nodes {
         1 => &machine.inside,
         _ => &machine.network,
     };
-    // A ring passes each link once; partners of halving lie on other nodes for all ranks of a node at once.
+    // A ring passes each link once; in halving, the partners of all ranks of a node are on other nodes at the same
+    // time.
     let sharing = match algorithm {
         Algo::Halving if shape.nodes > 1 => shape.each,
         _ => 1,
@@ -127,7 +128,7 @@ fn flat(choice: Choice, (ranks, bytes): (usize, usize), shape: &Shape, machine: 
     1e-6 * shared(link, sharing).time_us(algorithm, bytes, ranks)
 }
 
-/// Inside nodes, between them by leaders that share the node's links, inside again.
+/// Inside nodes, then between them by leaders that share the node's links, then inside again.
 fn hierarchical(values: usize, shape: &Shape, machine: &Machine, how: &Distributed) -> f64 {
     let leaders = how.leaders.unwrap_or(shape.each).clamp(1, shape.each);
     let part = values.div_ceil(leaders) * how.wire.bytes();
@@ -137,7 +138,7 @@ fn hierarchical(values: usize, shape: &Shape, machine: &Machine, how: &Distribut
     1e-6 * (inside + between)
 }
 
-/// A link as one of so many senders sees it.
+/// A link as seen by one of several concurrent senders.
 fn shared(link: &machine::Link, senders: usize) -> Link {
     Link {
         latency_us: link.latency_us,

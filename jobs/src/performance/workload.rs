@@ -1,4 +1,4 @@
-//! What a rank computes and sends in a step.
+//! The work and traffic of a rank in a step.
 
 use crate::error::Result;
 use crate::memory;
@@ -7,39 +7,39 @@ use candle_core::DType;
 use squall_model::summary::Summary;
 use squall_model::{Backend, Network, Precision};
 
-/// What a rank computes and sends in a step, whatever the machine.
+/// The work and traffic of a rank in a step, independent of the machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// The network's name.
     pub network: String,
-    /// The type that it computes in: `f32`, `bf16` or `f16`.
+    /// The number format: `f32`, `bf16` or `f16`.
     pub precision: String,
     /// Gradients in the order in which the backward pass completes them.
     pub layers: Vec<Layer>,
-    /// Operations of a step for each sample: forward and backward.
+    /// Operations per sample of a step, forward and backward.
     pub training_flops: f64,
-    /// Bytes of a sample where it is read from.
+    /// Bytes per stored sample.
     pub sample_bytes: f64,
     /// Pixels of a field.
     pub pixels: usize,
-    /// Bytes that a training step of one sample needs, and what each further one adds; 0 if that is not known.
+    /// Bytes for a training step of one sample, and for each further one; 0 if unknown.
     pub memory: (u64, u64),
 }
 
 /// The gradients of a layer, or of a bucket of layers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Layer {
-    /// How many values.
+    /// Number of values.
     pub values: usize,
-    /// The share of the backward pass that is over when they are there.
+    /// The share of the backward pass after which they are ready.
     pub at: f64,
 }
 
 impl Workload {
-    /// The workload of a recipe's network on fields of this size. `bytes_per_pixel` is what the store keeps of a pixel:
-    /// all its channels, also those that the recipe does not use, and a byte of label.
+    /// The workload of a recipe's network on fields of this size. `bytes_per_pixel` is what the store keeps per pixel:
+    /// all its channels, including those that the recipe does not use, and a byte of label.
     ///
-    /// `auto` precision is bf16 on devices that compute it, which the caller says.
+    /// `auto` precision is bf16 on devices that support it; the caller decides that.
     ///
     /// # Errors
     /// Those of the network.
@@ -69,9 +69,9 @@ impl Workload {
         let storage = recipe.precision.storage(&network, dtype)?;
         let kept = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = storage.keeping(kept.0, kept.1);
-        // Parameters and gradients are the summary's.
+        // The summary already counts parameters and gradients.
         let state = (memory::kept_values(recipe, false) - 2) * summary.parameters;
-        // Of plain operations: what libraries take beside is not known from here.
+        // For plain operations: the workspace of libraries is not known here.
         let bytes = |batch| summary.training_bytes(Backend::Reference, batch, &storage, state);
         let (one, two) = (bytes(1), bytes(2));
         Ok(Self {
@@ -105,7 +105,7 @@ impl Workload {
         }
     }
 
-    /// Bytes that a rank needs for steps of `batch` samples; 0 if that is not known.
+    /// Bytes per rank for steps of `batch` samples; 0 if unknown.
     #[must_use]
     pub fn memory_bytes(&self, batch: usize) -> u64 {
         let (one, more) = self.memory;
@@ -118,7 +118,7 @@ impl Workload {
         self.layers.iter().map(|layer| layer.values).sum()
     }
 
-    /// Layers fused into buckets of at least this many values, as [`squall_model::gradients::Gradients::buckets`] does:
+    /// Fuses layers into buckets of at least this many values, as [`squall_model::gradients::Gradients::buckets`] does:
     /// a bucket is complete when its last layer is.
     #[must_use]
     pub fn buckets(&self, values: usize) -> Vec<Layer> {

@@ -1,10 +1,10 @@
-//! Recipes that come with the program.
+//! Built-in recipes.
 
 use super::Recipe;
 use crate::error::{JobError, Result};
 use std::path::Path;
 
-/// Name and text of each.
+/// Name and text of each built-in recipe.
 pub const BUILT_IN: [(&str, &str); 11] = [
     ("small", include_str!("../../recipes/small.toml")),
     ("full", include_str!("../../recipes/full.toml")),
@@ -35,10 +35,10 @@ pub const BUILT_IN: [(&str, &str); 11] = [
 ];
 
 impl Recipe {
-    /// A recipe file, or one that comes with the program by its name; a file counts first.
+    /// Loads a recipe file, or a built-in recipe by name; a file takes precedence.
     ///
     /// # Errors
-    /// As [`Recipe::read`]; [`JobError::Recipe`] naming those that there are.
+    /// As [`Recipe::read`]; [`JobError::Recipe`] naming the built-in recipes.
     ///
     /// # Example
     /// ```
@@ -65,7 +65,7 @@ impl Recipe {
         }
     }
 
-    /// The names of the recipes that come with the program, for people.
+    /// The names of the built-in recipes, formatted for messages.
     pub fn built_in_names() -> String {
         BUILT_IN.map(|(name, _)| name).join(", ")
     }

@@ -1,4 +1,4 @@
-//! What a recipe may not ask for.
+//! Validation of recipes.
 
 use super::local_batch::check_unlabelled;
 use super::{Recipe, Task};
@@ -7,17 +7,17 @@ use squall_data::{BoxClass, Class};
 use squall_model::optim::LossScale;
 use squall_model::{KernelRounding, ModelError, NetworkConfig, Precision};
 
-/// Nothing, or the key, what was expected and what was found.
+/// `Err` holds the key, what was expected and what was found.
 type Checked = std::result::Result<(), String>;
 
-/// More samples of a step, more steps, passes and batches read ahead than any run has: memory and time of what is below
-/// can be counted.
+/// Upper limit of samples per step, steps, epochs and prefetched batches: more than any run has, and small enough that
+/// sizes and times do not overflow.
 const MOST_SAMPLES: u64 = 1 << 24;
 const MOST_STEPS: u64 = 1 << 40;
 const MOST_PASSES: f64 = 1e6;
 const MOST_AHEAD: u64 = 4096;
 
-/// What a part of the recipe says of itself, with the name of its section.
+/// Runs the check of a section and prefixes its error with the section's name.
 fn in_section<T>(
     name: &str,
     checked: std::result::Result<T, ModelError>,
@@ -26,10 +26,10 @@ fn in_section<T>(
 }
 
 impl Recipe {
-    /// Refuses what makes no sense whatever the data.
+    /// Rejects what is invalid whatever the data.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] naming the key, what was expected and found.
+    /// [`JobError::Recipe`] naming the key, what was expected and what was found.
     pub fn check(&self) -> Result<()> {
         self.check_all().map_err(JobError::recipe)
     }
@@ -103,7 +103,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// How long a training is, and the seconds after which something happens in it.
+    /// Checks the length of a training and its intervals in seconds.
     fn check_lengths(&self) -> Checked {
         let training = &self.training;
         if training.epochs.is_some() && training.steps.is_some() {
@@ -133,7 +133,8 @@ impl Recipe {
         }
     }
 
-    /// Refuses scores that none can be, and groups, whose servers hear of scores when ranks have long gone on.
+    /// Rejects impossible target scores. Also rejects early stopping with groups: their servers receive scores after
+    /// the ranks have moved on.
     fn check_early_end(&self) -> Checked {
         let training = &self.training;
         let possible = |score: f64| score > 0.0 && score <= 1.0;
@@ -155,7 +156,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Refuses groups, whose gradients go to the servers batch by batch.
+    /// Rejects accumulation with groups, whose gradients go to the servers batch by batch.
     fn check_accumulation(&self) -> Checked {
         let found = self.training.accumulate;
         if found > 1 && self.distributed.groups.is_some() {
@@ -167,7 +168,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Refuses decays that make no average, and groups, whose servers keep none.
+    /// Rejects invalid decays, and averages with groups, whose servers keep none.
     fn check_average(&self) -> Checked {
         let Some(decay) = self.training.average else {
             return Ok(());
@@ -200,8 +201,8 @@ impl Recipe {
         self.check_channels_in(channels.len())
     }
 
-    /// Refuses another number of channels than the data have. The network's default is no request: recipes that leave
-    /// the key out have it.
+    /// Rejects a number of input channels that differs from the data's. The network's default does not count as a
+    /// request: recipes that omit the key have it.
     pub(super) fn check_channels_in(&self, channels: usize) -> Checked {
         let found = self.network.channels_in;
         let default = NetworkConfig::of(self.network.name).channels_in;
@@ -227,7 +228,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Stochastic rounding is to bf16, and of parameters that ranks change themselves.
+    /// Stochastic rounding requires bf16, and parameters that the ranks update themselves.
     fn check_rounding(&self) -> Checked {
         if self.precision.kernels != KernelRounding::Stochastic {
             return Ok(());
@@ -247,7 +248,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Refuses a network that does another task.
+    /// Rejects a network for another task.
     fn check_task(&self) -> Checked {
         let name = self.network.name;
         let (task, expected) = match name.is_detector() {
@@ -263,7 +264,7 @@ impl Recipe {
         Ok(())
     }
 
-    /// Refuses classes that the task does not have.
+    /// Rejects a number of classes that differs from the task's.
     fn check_classes(&self) -> Checked {
         let (classes, what) = match self.task {
             Task::Segment => (Class::ALL.len(), "masks"),
@@ -285,11 +286,11 @@ impl Recipe {
         Ok(())
     }
 
-    /// Refuses samples without labels where they fill the batch or teach nothing.
+    /// Rejects unlabelled samples that fill the batch or teach nothing.
     fn check_unlabelled(&self) -> Checked {
         let beside = self.detection.unlabelled_per_batch;
         check_unlabelled(&self.distributed, self.training.batch, beside)?;
-        // Masks, where a network gives them too, teach whatever is known of boxes.
+        // A network that outputs masks, too, trains on masks whatever is known of boxes.
         let network = &self.network;
         if beside > 0 && network.mask_classes == 0 && self.detection.pseudo_labels.is_none() {
             let name = network.name;

@@ -1,4 +1,4 @@
-//! What a run reads.
+//! The data section: what a run reads.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Variable;

@@ -1,4 +1,4 @@
-//! How a detector learns: what counts, from how many labels, and which of its boxes are kept.
+//! The detection section: loss weights, use of labels, and box suppression.
 
 use serde::{Deserialize, Serialize};
 use squall_data::boxes::LabelledShare;
@@ -50,7 +50,7 @@ impl Default for Detection {
 }
 
 impl Detection {
-    /// Which of the labelled samples count as such.
+    /// Which labelled samples have their labels used.
     pub fn share(&self) -> LabelledShare {
         LabelledShare {
             share: self.labelled_share,
@@ -58,7 +58,7 @@ impl Detection {
         }
     }
 
-    /// The loss after this share of the run.
+    /// The loss at this share of the run.
     pub fn loss_at(&self, progress: f64) -> DetectionLossConfig {
         let (start, end) = (self.loss.reconstruction, self.reconstruction_end);
         DetectionLossConfig {
@@ -69,7 +69,7 @@ impl Detection {
         }
     }
 
-    /// Whether the reconstruction counts anywhere in the run; where it does not, no decoder is run.
+    /// Whether the reconstruction has weight at any point of the run; if not, the decoder is never run.
     pub fn reconstructs(&self) -> bool {
         [0.0, 1.0]
             .iter()
@@ -77,7 +77,7 @@ impl Detection {
     }
 
     /// # Errors
-    /// What is wrong, in words.
+    /// What is wrong, as text.
     pub(super) fn check(&self) -> Result<(), String> {
         let bad = |error: &dyn std::fmt::Display| format!("[detection] {error}");
         self.loss.check().map_err(|error| bad(&error))?;

@@ -157,7 +157,7 @@ impl Default for Distributed {
 }
 
 impl Distributed {
-    /// What makes no sense whatever the number of ranks: key, expected and found.
+    /// Rejects what is invalid for any number of ranks: key, expected and found.
     pub(super) fn check(&self) -> Result<(), String> {
         let counts = [
             ("groups", self.groups),
@@ -205,10 +205,10 @@ impl Distributed {
         Ok(())
     }
 
-    /// How many of `ranks` do a step together: those of a group, or all. One rank alone has no groups.
+    /// How many of `ranks` do a step together: those of a group, or all. A single rank has no groups.
     ///
     /// # Errors
-    /// Key, expected and found, if the ranks that compute are none or do not divide evenly into groups.
+    /// Key, expected and found, if no ranks are left to compute or they do not divide evenly into groups.
     pub fn step_ranks(&self, ranks: usize) -> Result<usize, String> {
         match self.groups {
             Some(groups) if ranks > 1 => ranks_per_group(ranks, groups, self.servers),
@@ -224,7 +224,8 @@ impl Distributed {
         }
     }
 
-    /// Samples of a step over `training.batch`: the number of its batches on all ranks, unless there is a global batch.
+    /// Samples per step relative to `training.batch`: the number of batches over all ranks, unless there is a global
+    /// batch.
     pub fn batches(&self, batch: usize, batches: usize) -> f32 {
         match self.global_batch {
             Some(global) => global as f32 / batch as f32,
@@ -232,7 +233,7 @@ impl Distributed {
         }
     }
 
-    /// `stall_seconds`, or for ever where it is more than a clock can count.
+    /// `stall_seconds` as a duration; unlimited if it exceeds what a clock can represent.
     pub fn longest_wait(&self) -> Duration {
         Duration::try_from_secs_f64(self.stall_seconds).unwrap_or(Duration::MAX)
     }
@@ -243,10 +244,10 @@ impl Distributed {
     }
 }
 
-/// Ranks of a group, where `servers` of the ranks of `world` hold the parameters and the others compute.
+/// Ranks per group if `servers` of the `world` ranks hold the parameters and the others compute.
 ///
 /// # Errors
-/// Key, expected and found, if the ranks that compute are none or do not divide evenly.
+/// Key, expected and found, if no ranks are left to compute or they do not divide evenly.
 pub(crate) fn ranks_per_group(
     world: usize,
     groups: usize,

@@ -1,12 +1,12 @@
-//! From serde's errors to what a person can act on.
+//! Turns serde's errors into messages that a user can act on.
 
 use std::num::IntErrorKind;
 
-/// Gives the whole keys that may be meant by a word that is none where it stands.
-pub(crate) type Meant = fn(&str) -> Vec<String>;
+/// Returns the full keys that an unknown word may stand for.
+pub(crate) type KeySuggestions = fn(&str) -> Vec<String>;
 
-/// Line, problem, and what would be right: a key that is `meant`, or the nearest word.
-pub(crate) fn explain(text: &str, error: &toml::de::Error, meant: Meant) -> String {
+/// Line, problem and suggestion: a key from `meant`, or the nearest known word.
+pub(crate) fn explain(text: &str, error: &toml::de::Error, meant: KeySuggestions) -> String {
     let reason = explain_without_line(error, meant);
     let Some(span) = error.span() else {
         return reason;
@@ -16,8 +16,8 @@ pub(crate) fn explain(text: &str, error: &toml::de::Error, meant: Meant) -> Stri
     format!("line {}: {reason}\n  {} | {shown}", line + 1, line + 1)
 }
 
-/// As [`explain`], where the text is not the user's.
-pub(super) fn explain_without_line(error: &toml::de::Error, meant: Meant) -> String {
+/// Like [`explain`], for text that the user did not write.
+pub(super) fn explain_without_line(error: &toml::de::Error, meant: KeySuggestions) -> String {
     let message = error.message().trim();
     let kinds = [
         ("unknown field ", "unknown key"),
@@ -47,7 +47,7 @@ pub(super) fn explain_without_line(error: &toml::de::Error, meant: Meant) -> Str
     of_type(message).unwrap_or_else(|| message.to_string())
 }
 
-/// A value of another type than a key's, in words of TOML and not of Rust.
+/// Reports a value of the wrong type in the words of TOML rather than Rust.
 fn of_type(message: &str) -> Option<String> {
     if message == "u64 value was too large" {
         return Some(format!("expected at most {} as in all TOML", i64::MAX));
@@ -65,13 +65,13 @@ fn of_type(message: &str) -> Option<String> {
     Some(format!("expected {expected}{limit}, found {found}"))
 }
 
-/// Whether it is a whole number that TOML has no room for, which `--set` takes for a word.
+/// Whether it is an integer out of TOML's range, which `--set` takes for a word.
 fn is_past_toml(found: &str) -> bool {
     let parsed = found.trim_matches('"').parse::<i64>();
     parsed.is_err_and(|error| *error.kind() == IntErrorKind::PosOverflow)
 }
 
-/// What a key takes.
+/// Describes the expected value.
 fn expected_in_words(expected: &str) -> &str {
     match expected {
         "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number of 0 or more",
@@ -87,7 +87,7 @@ fn expected_in_words(expected: &str) -> &str {
     }
 }
 
-/// What stands there, without the name of its type.
+/// Describes the value found, without the name of its type.
 fn found_in_words(found: &str) -> &str {
     match found {
         "sequence" => "a list",
@@ -99,7 +99,7 @@ fn found_in_words(found: &str) -> &str {
     }
 }
 
-/// The word that takes the fewest changes, if those are few for its length.
+/// The known word with the smallest edit distance, if that is small for its length.
 fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     let found = found.to_lowercase();
     let distance = |word: &str| edits(&found, &word.to_lowercase());
@@ -107,7 +107,7 @@ fn nearest<'a>(found: &str, known: &[&'a str]) -> Option<&'a str> {
     (distance(best) <= found.len().max(best.len()).div_ceil(2)).then_some(*best)
 }
 
-/// Levenshtein's distance.
+/// Levenshtein distance.
 fn edits(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

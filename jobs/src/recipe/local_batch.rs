@@ -1,24 +1,23 @@
-//! Which part of a step's samples each rank takes.
+//! How the samples of a step are divided among ranks.
 
 use super::{Distributed, Recipe};
 
-/// Samples of a batch, of which each of the ranks that do a step together takes one or, with `training.accumulate`,
-/// several.
+/// Samples of one batch. Each rank of a step takes one batch or, with `training.accumulate`, several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalBatch {
-    /// Samples whose labels are used.
+    /// Number of samples whose labels are used.
     pub labelled: usize,
-    /// Samples besides, whose labels do not exist or are not used.
+    /// Number of additional samples, without labels or with unused ones.
     pub unlabelled: usize,
 }
 
 impl LocalBatch {
-    /// All samples.
+    /// Total number of samples.
     pub fn samples(self) -> usize {
         self.labelled + self.unlabelled
     }
 
-    /// The samples of this many such batches.
+    /// The samples of this many batches.
     #[must_use]
     pub fn times(self, batches: usize) -> Self {
         Self {
@@ -27,13 +26,13 @@ impl LocalBatch {
         }
     }
 
-    /// The batches of a step, of which each of `ranks` ranks takes `accumulate`: of a global batch their part of both
-    /// kinds of samples, so that a step is the same on any number of ranks; else `training.batch` samples each, of which
-    /// `unlabelled` have no labels.
+    /// Returns the batch size of a step on which each of `ranks` ranks takes `accumulate` batches. A global batch is
+    /// divided evenly, for both kinds of samples, so that a step is the same on any number of ranks. Otherwise each
+    /// batch has `training.batch` samples, `unlabelled` of them without labels.
     ///
     /// # Errors
-    /// Key, expected and found, if a kind cannot be dealt evenly, none with labels is left, or the groups of
-    /// normalisation do not fit.
+    /// Key, expected and found, if a kind does not divide evenly, no labelled sample is left, or the batch
+    /// normalisation groups do not fit.
     pub fn of(
         distributed: &Distributed,
         (batch, unlabelled): (usize, usize),
@@ -71,7 +70,7 @@ impl LocalBatch {
 }
 
 impl Recipe {
-    /// Each batch of a step of `ranks` ranks: [`LocalBatch::of`] this recipe.
+    /// The batch size of a step on `ranks` ranks: [`LocalBatch::of`] this recipe.
     ///
     /// # Errors
     /// Those of [`LocalBatch::of`].
@@ -82,7 +81,7 @@ impl Recipe {
     }
 }
 
-/// What the samples of a step are dealt to, in words.
+/// Describes what the samples of a step are divided among.
 fn dealt_to(ranks: usize, accumulate: usize) -> String {
     match accumulate {
         1 => format!("{ranks} ranks"),
@@ -90,7 +89,7 @@ fn dealt_to(ranks: usize, accumulate: usize) -> String {
     }
 }
 
-/// Refuses samples without labels that fill the global batch, or else a rank's.
+/// Rejects unlabelled samples that fill the global batch or, without one, a rank's.
 pub(super) fn check_unlabelled(
     distributed: &Distributed,
     batch: usize,

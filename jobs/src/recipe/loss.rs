@@ -1,4 +1,4 @@
-//! The loss of masks.
+//! The loss section, for masks.
 
 use serde::{Deserialize, Serialize};
 use squall_data::class_weights::ClassWeighting;
@@ -20,7 +20,7 @@ pub struct Loss {
 }
 
 impl Loss {
-    /// The loss with these weights of classes.
+    /// The loss function with these class weights.
     pub fn criterion(&self, class_weights: Vec<f32>) -> Criterion {
         Criterion {
             class_weights,

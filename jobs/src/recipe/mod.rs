@@ -1,4 +1,4 @@
-//! A training run as one TOML file.
+//! Recipes: a training run as one TOML file.
 
 mod built_in;
 mod check;
@@ -42,7 +42,7 @@ pub enum Task {
     Detect,
 }
 
-/// Everything that a training run's result depends on, besides the data.
+/// Everything that determines the result of a training run, besides the data.
 ///
 /// Keys that are left out have the defaults written at the fields; unknown keys are errors.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -94,10 +94,10 @@ impl Default for Recipe {
 }
 
 impl Recipe {
-    /// Reads a recipe and applies `key.path=value` overrides; checks everything that needs no data.
+    /// Reads a recipe, applies `key.path=value` overrides, and validates everything that does not depend on data.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] naming line and key, with the nearest key that exists.
+    /// [`JobError::Recipe`] naming line and key, with the nearest existing key.
     pub fn read(path: &Path, overrides: &[String]) -> Result<Self> {
         let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
         Self::parse(&text, overrides).map_err(|error| match error {
@@ -114,7 +114,7 @@ impl Recipe {
         })
     }
 
-    /// As [`Recipe::read`], of a text.
+    /// Like [`Recipe::read`], for a text.
     ///
     /// # Errors
     /// As [`Recipe::read`].
@@ -135,7 +135,7 @@ impl Recipe {
         let parsed: std::result::Result<Self, _> = toml::from_str(text);
         let explained = |error| bad(explain::explain(text, &error, suggestions::keys));
         let recipe = parsed.map_err(explained)?;
-        // A number that has room in the recipe but not in TOML could not be written down again.
+        // A number that fits the recipe but not TOML could not be written back.
         let mut table: toml::Table = toml::from_str(text).map_err(explained)?;
         let recipe = if overrides.is_empty() {
             recipe
@@ -155,12 +155,12 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The whole recipe: every key with its value, but for those that have neither a value nor a default.
+    /// Serialises the whole recipe: every key with its value, except keys with neither a value nor a default.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("numbers, words and lists always fit into TOML")
     }
 
-    /// The value of a key such as `schedule.rate`, as `--set` takes it; none if it has neither a value nor a default.
+    /// The value of a key such as `schedule.rate`, as `--set` takes it; `None` if it has neither a value nor a default.
     pub(crate) fn value_of(&self, key: &str) -> Option<String> {
         let table = self.table();
         let mut keys = key.split('.').map(str::trim);
@@ -172,15 +172,15 @@ impl Recipe {
         })
     }
 
-    /// Every key with its value, a line each.
+    /// Every key with its value, one per line.
     pub(crate) fn lines(&self) -> String {
         (flat(&self.table()).into_iter())
             .map(|(key, value)| format!("{key} = {value}\n"))
             .collect()
     }
 
-    /// Every key with its value, but for those that have neither a value nor a default. A file leaves out those among
-    /// them that are younger than the first runs, where they are as by default; a test fails if one is forgotten here.
+    /// Every key with its value, except keys with neither a value nor a default. A recipe file omits keys that were added
+    /// after the first runs while they have their default; they are added here. A test fails if one is missing.
     fn table(&self) -> toml::Table {
         let (training, precision) = (&self.training, &self.precision);
         let young = [
@@ -210,10 +210,10 @@ impl Recipe {
         table
     }
 
-    /// The same recipe, whose network takes this many channels: those of the data.
+    /// The same recipe with the network's input channels set to those of the data.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if it asks for another number.
+    /// [`JobError::Recipe`] if it asks for a different number.
     pub(crate) fn with_channels(&self, channels: usize) -> Result<Self> {
         self.check_channels_in(channels).map_err(JobError::recipe)?;
         let mut recipe = self.clone();
@@ -221,12 +221,12 @@ impl Recipe {
         Ok(recipe)
     }
 
-    /// The clips that its network learns from; none of a network that sees single fields.
+    /// The clips that its network trains on; `None` for a network that sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
         ClipShape::of(&self.network, self.data.clip_stride)
     }
 
-    /// The schedule of steps of `ranks` ranks, at the rate that `distributed.rate_scaling` gives for their samples.
+    /// The schedule of steps on `ranks` ranks, at the rate that `distributed.rate_scaling` gives for their samples.
     pub(crate) fn scaled_schedule(&self, ranks: usize) -> Schedule {
         let batches = ranks.saturating_mul(self.training.accumulate);
         let batches = self.distributed.batches(self.training.batch, batches);
@@ -235,15 +235,15 @@ impl Recipe {
         schedule
     }
 
-    /// The keys whose values differ from another recipe's and change results: all but the seconds that a part of a run may
-    /// take, savings, threads and how long ranks wait for each other.
+    /// The keys that differ from another recipe's and affect results: all but time limits, saving intervals, threads
+    /// and timeouts between ranks.
     pub(crate) fn changes_of_result(&self, other: &Self) -> Vec<String> {
         let neutral = |recipe: &Self| {
             let mut recipe = recipe.clone();
             let kept = recipe.training.clone();
             recipe.training = Training {
                 batch: kept.batch,
-                // With a global batch the samples of a step may come in any number of batches.
+                // With a global batch, the samples of a step may be split into any number of batches.
                 accumulate: match recipe.distributed.global_batch {
                     Some(_) => 1,
                     None => kept.accumulate,
@@ -252,12 +252,12 @@ impl Recipe {
                 validation_samples: kept.validation_samples,
                 average: kept.average,
                 best_by: kept.best_by,
-                // Every schedule but a constant one depends on the length of the run.
+                // Every schedule except a constant one depends on the length of the run.
                 epochs: kept.epochs,
                 steps: kept.steps,
                 max_skipped_steps: kept.max_skipped_steps,
                 saved_activations: kept.saved_activations,
-                // Activations that are recomputed from rounded ones differ from those that were computed first.
+                // Activations recomputed from rounded ones differ from the original ones.
                 recompute: match kept.saved_activations {
                     SavedActivations::Same => Recompute::None,
                     SavedActivations::Bf16 => kept.recompute,
@@ -266,11 +266,11 @@ impl Recipe {
             };
             recipe.data.threads = None;
             recipe.data.prefetch = None;
-            // When a run is checked and given up changes nothing that it learns.
+            // Consistency checks and timeouts do not affect training.
             let usual = Distributed::default();
             recipe.distributed.stall_seconds = usual.stall_seconds;
             recipe.distributed.check_every_steps = usual.check_every_steps;
-            // It follows from the data, which are compared by their hash.
+            // It follows from the data, which is compared by hash.
             recipe.network.channels_in = NetworkConfig::of(recipe.network.name).channels_in;
             flat(&recipe.table())
         };
@@ -292,7 +292,7 @@ impl Recipe {
     }
 }
 
-/// `a.b.c` to its value.
+/// Maps `a.b.c` to its value.
 fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, toml::Value> {
     let mut all = std::collections::BTreeMap::new();
     for (key, value) in table {
@@ -307,7 +307,7 @@ fn flat(table: &toml::Table) -> std::collections::BTreeMap<String, toml::Value> 
     all
 }
 
-/// A value as a person writes it: what was f32 has no more digits than that needs.
+/// A value as a user would write it: f32 values get no more digits than they need.
 fn short(value: &toml::Value) -> toml::Value {
     match value {
         toml::Value::Float(wide) if f64::from(*wide as f32) == *wide => {

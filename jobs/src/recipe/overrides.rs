@@ -1,9 +1,9 @@
-//! `key.path=value`, which stands in place of what a recipe's text says.
+//! Overrides, `key.path=value`, which replace values of a recipe.
 
-/// Applies overrides to the text of a recipe, in their order.
+/// Applies overrides to a recipe, in their order.
 ///
 /// # Errors
-/// What is wrong with the first that cannot be applied.
+/// What is wrong with the first override that cannot be applied.
 pub(super) fn apply(table: &mut toml::Table, overrides: &[String]) -> Result<(), String> {
     for change in overrides {
         set(table, change)?;
@@ -19,8 +19,8 @@ fn is_given(overrides: &[String], key: &str) -> bool {
     overrides.iter().filter_map(key_of).any(|is| is)
 }
 
-/// The number of channels that a run's recipe.toml notes is that of its own channels, not of others that are given as an
-/// override.
+/// Drops the channel count recorded in a run's recipe.toml if an override changes the channels, because it no longer
+/// applies.
 fn drop_noted_channels(table: &mut toml::Table, overrides: &[String]) {
     if is_given(overrides, "data.channels")
         && !is_given(overrides, "network.channels_in")
@@ -30,7 +30,7 @@ fn drop_noted_channels(table: &mut toml::Table, overrides: &[String]) {
     }
 }
 
-/// A length of training that is given as an override stands in place of the recipe's own in the other unit.
+/// Drops the recipe's length of training if an override gives the length in the other unit.
 fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
     let given = ["training.epochs", "training.steps"].map(|key| is_given(overrides, key));
     let Some(training) = table
@@ -46,7 +46,7 @@ fn drop_other_length(table: &mut toml::Table, overrides: &[String]) {
     };
 }
 
-/// Applies one `key.path=value`; a value that is no TOML is taken as a word.
+/// Applies one `key.path=value`; a value that is not valid TOML is taken as a string.
 fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
     let (path, value) = change
         .split_once('=')
@@ -65,7 +65,7 @@ fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
         let next = at
             .entry(key)
             .or_insert_with(|| toml::Value::Table(toml::Table::new()));
-        // A word for what may be a section, as a run's recipe.toml has it.
+        // A string for a key that may also be a section, as in a run's recipe.toml.
         if let ("precision", toml::Value::String(word)) = (key, &*next) {
             let compute = ("compute".to_string(), word.clone().into());
             *next = toml::Value::Table(toml::Table::from_iter([compute]));
@@ -75,7 +75,7 @@ fn set(table: &mut toml::Table, change: &str) -> Result<(), String> {
             .ok_or_else(|| format!("override `{change}`: `{key}` is a value, not a section"))?;
     }
     match at.get_mut(last) {
-        // The word is `compute`; the rest of the section stays.
+        // The string replaces `compute`; the rest of the section stays.
         Some(toml::Value::Table(section)) if is_precision => {
             section.insert("compute".to_string(), value);
         }

@@ -1,8 +1,8 @@
-//! Which key of a recipe an unknown one most likely means, for error messages.
+//! Suggests the key that an unknown key most likely stands for, for error messages.
 
 use super::{Recipe, flat};
 
-/// Words of PyTorch and of its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
+/// Names used by PyTorch and its training scripts, among them the options of MLPerf HPC's DeepCAM, and keys without a
 /// default.
 const WORDS: [(&str, &str); 30] = [
     ("accumulate_grad_batches", "training.accumulate"),
@@ -37,7 +37,7 @@ const WORDS: [(&str, &str); 30] = [
     ("validation_frequency", "training.validate_every_steps"),
 ];
 
-/// The whole keys that a word may stand for: another program's word for them, or those that end with it.
+/// The full keys that a word may stand for: another program's name for them, or keys that end with it.
 pub(super) fn keys(word: &str) -> Vec<String> {
     if let Some((_, key)) = WORDS.iter().find(|(other, _)| *other == word) {
         return vec![key.to_string()];

@@ -4,21 +4,21 @@ use serde::{Deserialize, Serialize};
 use squall_model::{Recompute, SavedActivations};
 use std::path::PathBuf;
 
-/// The score of masks by which the best model is chosen.
+/// The mask score that selects the best model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BestBy {
     /// The mean over classes of the IoU over all pixels.
     #[default]
     MeanIou,
-    /// The mean over samples of the mean over classes, as MLPerf HPC's DeepCAM is judged.
+    /// The mean over samples of the mean over classes, as in MLPerf HPC DeepCAM.
     SampleMeanIou,
-    /// As the first, with pixels weighted by their area.
+    /// Like `MeanIou`, with pixels weighted by their area.
     AreaMeanIou,
 }
 
 impl BestBy {
-    /// What it is called where its value stands.
+    /// Its label in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::MeanIou => "mean IoU",
@@ -96,7 +96,7 @@ pub struct Training {
     pub ignore_memory: bool,
 }
 
-/// Recipes from before `accumulate` are written down as they were.
+/// Recipes that do not use `accumulate` are written without it, as before it existed.
 #[allow(clippy::trivially_copy_pass_by_ref)] // as serde calls it
 fn is_one(batches: &usize) -> bool {
     *batches == 1
@@ -130,20 +130,20 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Steps of the run, if an epoch has so many.
+    /// Total steps of the run for epochs of this many steps.
     pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
         self.steps
             .unwrap_or_else(|| Self::steps_of(self.passes(), steps_per_epoch))
     }
 
-    /// Steps of so many passes, if an epoch has so many.
+    /// Steps of this many epochs.
     pub fn steps_of(passes: f64, steps_per_epoch: usize) -> u64 {
-        // 0.28 passes of 25 steps are rounded to a little more than 7: no step is begun for that.
+        // 0.28 epochs of 25 steps round to slightly more than 7 steps: that must not start an eighth.
         let exact = 1.0 - 2.0 * f64::EPSILON;
         (passes * steps_per_epoch as f64 * exact).ceil() as u64
     }
 
-    /// Passes over the training samples, of a training whose length is not in steps.
+    /// Number of epochs, for a training whose length is not in steps.
     pub fn passes(&self) -> f64 {
         self.epochs.unwrap_or(20.0)
     }

@@ -1,19 +1,18 @@
-//! Keys of a recipe that were changed although nothing reads them, given the values of the other keys.
+//! Warns of recipe keys that were changed but have no effect, given the values of other keys.
 
 use super::{Recipe, Task, flat};
 use squall_model::networks::NetworkName;
 use squall_model::optim::schedule::Decay;
 use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 
-/// A key, whether it is not as by default, and whether it is read.
+/// A key, whether it was changed from its default, and whether it is read.
 type Use = (&'static str, bool, bool);
 
 impl Recipe {
-    /// The keys that were changed and that the task, the network, the optimiser's rule or the schedule's decay does not
-    /// read, one sentence each.
+    /// Changed keys that the task, network, optimiser rule or learning-rate decay does not read, one sentence each.
     ///
-    /// A recipe may hold them, so that one key changes the rule; who means to change a run by them hears that it is the
-    /// same.
+    /// A recipe may contain them, so that changing a single key switches rules; but a user who expects them to have an
+    /// effect is warned.
     pub(crate) fn without_effect(&self) -> Vec<String> {
         let told = |key: &str, chosen: &str| {
             let value = self.value_of(chosen).unwrap_or_default();
@@ -34,7 +33,7 @@ impl Recipe {
         .concat()
     }
 
-    /// The keys that are not as by default.
+    /// The keys that differ from their defaults.
     fn changed(&self) -> Vec<String> {
         let usual = flat(&Self::default().table());
         let now = flat(&self.table()).into_iter();
@@ -43,7 +42,7 @@ impl Recipe {
             .collect()
     }
 
-    /// The key of the task or the network whose value does not read another key; none if all do.
+    /// The key of the task or the network whose value disables another key; `None` if the key is read.
     fn decides_against(&self, key: &str) -> Option<&'static str> {
         let name = self.network.name;
         let boxes = self.task == Task::Detect;
@@ -53,7 +52,7 @@ impl Recipe {
             Some("loss") => masks,
             _ => key != "training.best_by" || masks,
         };
-        // The one that finds boxes around centres; the others find one for each cell.
+        // This one finds boxes around centres; the other detectors find one per cell.
         let centres = name == NetworkName::DetectorDense;
         let by_network = match key {
             "detection.loss.segmentation" if boxes && centres && !masks => {
@@ -80,7 +79,7 @@ impl Recipe {
 
 fn of_rule(now: &OptimizerConfig) -> [Use; 7] {
     let usual = OptimizerConfig::default();
-    // Which keys it reads: those of momentum, of moments, of LAMB's first moment.
+    // The keys that it reads: those of momentum, of moments, of LAMB's first moment.
     let (momentum, moments, averaging) = match now.rule {
         Rule::Sgd => (true, false, false),
         Rule::Adam | Rule::AdamW => (false, true, false),

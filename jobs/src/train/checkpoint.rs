@@ -1,4 +1,4 @@
-//! Checkpoints: everything that a training continues from.
+//! Checkpoints: the complete state from which a training run resumes.
 
 use super::groups::Standing;
 use super::start_from::start_from;
@@ -17,45 +17,45 @@ use squall_model::{FileContents, ModelFile, StoredFile, Tensors};
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-/// The fact under which a checkpoint keeps its counters.
+/// Name of the fact that stores the counters.
 const FACT: &str = "checkpoint";
 
-/// Counters of a checkpoint. The order of samples, augmentation and dropout are pure functions of seed and step, so
-/// nothing of them needs saving.
+/// Counters stored in a checkpoint. Sample order, augmentation and dropout are pure functions of seed and step, so they
+/// need no saved state.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CheckpointFacts {
-    /// Steps done and skipped.
+    /// Completed and skipped steps.
     pub progress: LearnerProgress,
-    /// The loss scale; none in checkpoints of earlier versions.
+    /// The loss scale; absent from checkpoints of earlier versions.
     #[serde(default)]
     pub loss_scale: Option<LossScale>,
     /// The best validation so far.
     pub best: Option<Best>,
-    /// Whether the validation of its last step was interrupted, and is to be done first.
+    /// Whether the validation after the last step was interrupted and must run first.
     pub validation_due: bool,
     /// SHA-256 of the data.
     pub data_hash: String,
-    /// Ranks and samples of a step on each.
+    /// Number of ranks, and samples per step on each.
     pub ranks: (usize, usize),
-    /// How many of a rank's samples have no labels; none in checkpoints of earlier versions.
+    /// How many of a rank's samples have no labels; absent from checkpoints of earlier versions.
     #[serde(default)]
     pub unlabelled: Option<usize>,
-    /// Steps of an epoch; none in checkpoints of earlier versions.
+    /// Steps per epoch; absent from checkpoints of earlier versions.
     #[serde(default)]
     pub steps_per_epoch: Option<usize>,
-    /// Which samples lay on which node, where nodes held a part of the store each; else empty.
+    /// Which samples each node held, if nodes held different parts of the store; otherwise empty.
     #[serde(default)]
     pub deal: String,
-    /// With groups: steps that are still to be done although later ones are done.
+    /// With groups: unfinished steps that precede finished ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<u64>,
 }
 
-/// The fact of pending steps, and the beginning of their tensors' names.
+/// Name of the fact that describes pending steps, and prefix of their tensors' names.
 const PENDING: &str = "waiting";
 
-/// What is saved of [`PendingStep`] besides its values.
+/// The saved fields of [`PendingStep`], without its values.
 #[derive(Debug, Serialize, Deserialize)]
 struct PendingFacts {
     step: u64,
@@ -67,8 +67,8 @@ struct PendingFacts {
     bad_field: Option<String>,
 }
 
-/// Warns if the best model of a run that goes on is missing.
-fn tell_lost(run: &RunDir, step: u64) {
+/// Warns if a resumed run has lost its best model.
+fn warn_lost_best(run: &RunDir, step: u64) {
     let path = run.best();
     if !path.exists() {
         tracing::warn!(
@@ -78,8 +78,7 @@ fn tell_lost(run: &RunDir, step: u64) {
     }
 }
 
-/// Renames a checkpoint that cannot be read: otherwise the next save would move it over the previous one, which can be
-/// read.
+/// Renames an unreadable checkpoint: otherwise the next save would overwrite the previous one, which is readable.
 fn set_aside(run: &RunDir) -> Result<()> {
     let path = run.checkpoint();
     if path.exists() {
@@ -90,7 +89,7 @@ fn set_aside(run: &RunDir) -> Result<()> {
     Ok(())
 }
 
-/// The steps of the newest checkpoint of a run that can be read; none if there is none. What a supervisor watches.
+/// Returns the step count of the newest readable checkpoint of a run, or `None`. A supervisor polls this.
 pub fn newest_step(folder: &Path) -> Option<u64> {
     let step = |path: PathBuf| {
         let file = StoredFile::open(&path).ok()?;
@@ -99,9 +98,9 @@ pub fn newest_step(folder: &Path) -> Option<u64> {
     RunDir::checkpoints_of(folder).into_iter().find_map(step)
 }
 
-/// The same without reading the values of checkpoints, which takes long where there are many runs: by the facts of the
-/// newest checkpoint that has its whole length.
-pub fn newest_step_told(folder: &Path) -> Option<u64> {
+/// Like [`newest_step`], but reads only the facts of the newest checkpoint that has its full length. Reading all values
+/// is slow when there are many runs.
+pub fn newest_step_by_facts(folder: &Path) -> Option<u64> {
     let step = |path: PathBuf| {
         let facts = facts_alone(&path).ok()?;
         let facts: CheckpointFacts = serde_json::from_str(facts.get(FACT)?).ok()?;
@@ -110,17 +109,17 @@ pub fn newest_step_told(folder: &Path) -> Option<u64> {
     RunDir::checkpoints_of(folder).into_iter().find_map(step)
 }
 
-/// Takes up a checkpoint of a run that `fits`.
+/// Loads a checkpoint of a run that `fits` accepts.
 ///
 /// # Errors
-/// [`JobError::Damaged`] if it is no checkpoint; what `fits` says before weights are looked at, to which other channels
-/// give other shapes; [`JobError::Model`] if it belongs to another network.
+/// [`JobError::Damaged`] if the file is not a checkpoint; the error of `fits`, which runs before weights are read
+/// because a change of channels also changes their shapes; [`JobError::Model`] if the checkpoint is of another network.
 fn load(
     path: &Path,
     learner: &mut Learner,
     fits: impl Fn(&CheckpointFacts) -> Result<()>,
 ) -> Result<(CheckpointFacts, Option<Standing>)> {
-    // Damage is found here, before anything changes.
+    // Detects damage before any state changes.
     let file = StoredFile::open(path)?;
     let facts = facts_of(path, &file)?;
     fits(&facts)?;
@@ -129,14 +128,14 @@ fn load(
     Ok((facts, standing))
 }
 
-/// The counters of a checkpoint.
+/// Parses the counters of a checkpoint.
 fn facts_of(path: &Path, file: &StoredFile<'_>) -> Result<CheckpointFacts> {
     serde_json::from_str(file.fact(FACT)?)
         .map_err(|error| JobError::damaged(path, format!("checkpoint facts: {error}")))
 }
 
-/// Gives a learner the state of a checkpoint with these counters. Tensors go from the file to where they belong, so that
-/// there is no second copy of them.
+/// Restores a learner from a checkpoint with these counters. Tensors are read directly into their destination, so that
+/// no second copy exists.
 fn restore(
     path: &Path,
     file: &StoredFile<'_>,
@@ -181,14 +180,14 @@ fn restore(
         });
     }
     learner.pending_steps = pending_steps;
-    learner.go_on_from(facts.progress);
+    learner.resume_from(facts.progress);
     if let Some(scale) = facts.loss_scale {
         learner.loss_scale = scale;
     }
     Ok(())
 }
 
-/// Takes up the newest checkpoint of a run that can be read.
+/// Loads the newest readable checkpoint of a run.
 fn load_newest(
     run_dir: &RunDir,
     learner: &mut Learner,
@@ -213,7 +212,7 @@ fn load_newest(
             set_aside(run_dir)?;
             Ok(loaded)
         }
-        // Also where there is no previous checkpoint, or it would give the same error.
+        // Also taken when there is no previous checkpoint, which would give the same error.
         loaded => loaded,
     }
 }
@@ -226,11 +225,11 @@ fn refused(run_dir: &RunDir, reason: String) -> JobError {
 }
 
 impl Run<'_> {
-    /// On the first rank: goes on from the checkpoint of the run's folder, or begins with the weights of another model
-    /// where the recipe names one; then writes the recipe into the folder.
+    /// On the first rank: resumes from the checkpoint in the run's folder, or starts from the weights of the model that
+    /// the recipe names; then writes the recipe into the folder.
     ///
     /// # Errors
-    /// [`JobError::Resume`] if the checkpoint does not fit; the folder stays as it was.
+    /// [`JobError::Resume`] if the checkpoint does not fit; the folder is then unchanged.
     pub(super) fn resume(&mut self) -> Result<()> {
         let Some(run_dir) = &self.run_dir else {
             return Ok(());
@@ -239,7 +238,7 @@ impl Run<'_> {
             let (facts, standing) = load_newest(run_dir, &mut self.learner, self.store)?;
             self.check_fits(run_dir, &facts)?;
             if let Some(best) = &facts.best {
-                tell_lost(run_dir, best.step);
+                warn_lost_best(run_dir, best.step);
             }
             tracing::info!(step = facts.progress.step, "continuing from a checkpoint");
             self.best = facts.best;
@@ -260,7 +259,8 @@ impl Run<'_> {
         run_dir.write_recipe(self.recipe)
     }
 
-    /// Refuses a checkpoint of other steps, or of nodes that held other samples or had another part of the ranks.
+    /// Rejects a checkpoint with a different step shape, or whose nodes held other samples or another share of the
+    /// ranks.
     fn check_fits(&self, run_dir: &RunDir, facts: &CheckpointFacts) -> Result<()> {
         if facts.deal != self.deal {
             let reason = "its nodes held other samples than they do now, or had another part of all ranks: stage with the same --per-node and \
@@ -278,14 +278,15 @@ impl Run<'_> {
         }
     }
 
-    /// Writes a checkpoint, whole or not at all; the one before becomes the previous one.
+    /// Writes a checkpoint atomically; the current one becomes the previous one.
     ///
     /// # Errors
     /// [`JobError::Model`] naming the file.
     pub(super) fn write_checkpoint(&self, run_dir: &RunDir) -> Result<()> {
         let (path, previous) = (&run_dir.checkpoint(), &run_dir.previous_checkpoint());
         let contents = self.state(path)?;
-        // The newest is never missing without the previous one being there: a crash between the two loses no state.
+        // The newest checkpoint is only missing while the previous one exists, so a crash between the two renames loses
+        // nothing.
         if path.exists() {
             std::fs::rename(path, previous).map_err(DataError::io("rename", path))?;
         }
@@ -293,7 +294,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Gives the first rank's state to all ranks of a team.
+    /// Broadcasts the first rank's state to all ranks of a team.
     pub(super) fn spread(&mut self, team: &mut Team) -> Result<()> {
         if team.size() == 1 {
             return Ok(());
@@ -314,7 +315,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Everything that training continues from, as tensors, which stay where they are, and facts.
+    /// The complete training state: facts, and tensors, which are not copied.
     fn state(&self, path: &Path) -> Result<FileContents<'_>> {
         let learner = &self.learner;
         let mut contents = learner.network.parameters().lend();
@@ -356,7 +357,7 @@ impl Run<'_> {
         Ok(contents)
     }
 
-    /// The counters now.
+    /// The current counters.
     fn facts(&self) -> CheckpointFacts {
         let batch = self.step_batch();
         CheckpointFacts {

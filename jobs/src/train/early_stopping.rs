@@ -1,4 +1,4 @@
-//! When a run ends before its last step because its validations say so.
+//! Early stopping: ends a run when its validation scores say so.
 
 use super::Run;
 use serde::Serialize;
@@ -9,15 +9,15 @@ use serde::Serialize;
 pub enum EndedEarly {
     /// A validation reached `training.target_score`.
     TargetScore,
-    /// `training.patience` validations in a row were not better than the best one.
+    /// `training.patience` consecutive validations did not improve on the best one.
     Patience,
 }
 
 impl Run<'_> {
-    /// Why the run ends with the steps that it has done, if it does.
+    /// Returns why the run ends after its current step, or `None` if it goes on.
     ///
-    /// It follows from the step and the best validation, which a checkpoint has and all ranks know: a run that goes on
-    /// from any point ends at the same step.
+    /// The answer depends only on the step and the best validation. A checkpoint has both and all ranks know them, so a
+    /// run resumed from any point ends at the same step.
     pub(super) fn ends_early(&self) -> Option<EndedEarly> {
         let (training, best) = (&self.recipe.training, self.best.as_ref()?);
         if self.validation_due {
@@ -32,8 +32,8 @@ impl Run<'_> {
         (training.patience.filter(|&patience| in_vain >= patience)).map(|_| EndedEarly::Patience)
     }
 
-    /// Says that the run ends early, and why.
-    pub(super) fn tell_ended_early(&self, why: EndedEarly) {
+    /// Logs why the run ends early.
+    pub(super) fn log_ended_early(&self, why: EndedEarly) {
         let Some(best) = &self.best else { return };
         let (step, total) = (self.learner.progress.step, self.total_steps);
         let (name, score) = (best.scores.score_name(), best.scores.score());
@@ -49,8 +49,8 @@ impl Run<'_> {
         }
     }
 
-    /// Warns where the recipe wants to end by scores that there will not be.
-    pub(super) fn tell_ends_without_scores(&self) {
+    /// Warns if the recipe stops on scores that no validation will produce.
+    pub(super) fn warn_ends_without_scores(&self) {
         let training = &self.recipe.training;
         for (key, given) in [
             ("target_score", training.target_score.is_some()),

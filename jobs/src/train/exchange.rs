@@ -1,8 +1,8 @@
-//! Gradients on their way between ranks: buckets leave while the backward pass runs, and come back as averages.
+//! Gradient exchange between ranks: buckets are sent while the backward pass runs and come back averaged.
 //!
-//! No bucket is copied. One in host memory is moved: the communication thread owns it until it puts the sums back. One
-//! on a GPU is lent, if the engine sums there: no value comes to the host, and what is computed next waits for the sums
-//! on the GPU.
+//! Buckets are never copied. A bucket in host memory is moved: the communication thread owns it until it returns the
+//! sums. A bucket on a GPU is lent if the engine sums on GPUs: its values stay on the device, and later kernels wait
+//! there for the sums.
 
 use super::team::OnStall;
 use super::timeline::Timeline;
@@ -15,32 +15,32 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Buckets on their way.
+/// Buckets in flight.
 pub(super) struct Exchange {
     reducer: Arc<Mutex<Reducer>>,
-    /// Where each bucket belongs; the facts come after the last.
+    /// The range of each bucket in the flat gradient; the facts follow the last bucket.
     ranges: Vec<Range<usize>>,
-    /// Why a bucket could not be lent.
+    /// The error that prevented lending a bucket.
     failed: Arc<Mutex<Option<ModelError>>>,
     _watchdog: Watchdog,
 }
 
-/// What an exchange begins with.
+/// Settings of an exchange.
 pub(super) struct Setup {
     pub engine: Box<dyn AllReduce>,
-    /// Of buckets with the lengths of `ranges`, and of the facts last.
+    /// Covers buckets with the lengths of `ranges`, then the facts.
     pub plan: Plan,
-    /// Where each bucket belongs.
+    /// The range of each bucket in the flat gradient.
     pub ranges: Vec<Range<usize>>,
     /// Whether buckets that lie on a GPU are lent.
     pub lends: bool,
-    /// A longer wait is reported as a stall.
+    /// Waits longer than this are reported as stalls.
     pub limit: Duration,
     pub on_stall: OnStall,
 }
 
 impl Exchange {
-    /// Begins to take gradients.
+    /// Starts the exchange.
     pub fn start(setup: Setup, gradients: &mut Gradients) -> Result<Self> {
         let Setup {
             engine,
@@ -61,7 +61,7 @@ impl Exchange {
         };
         let (sender, failed) = (Arc::clone(&exchange.reducer), Arc::clone(&exchange.failed));
         let borrower = move |bucket: usize, lent: squall_model::error::Result<Lent>| match lent {
-            // An error here is returned again where the results are waited for.
+            // `collect` returns this error again.
             Ok(lent) => {
                 let _ = lock(&sender).submit_lent(bucket, lent);
             }
@@ -80,12 +80,12 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// Notes to which step the next buckets belong.
+    /// Sets the step that the next buckets belong to.
     pub fn set_step(&self, step: u64) {
         lock(&self.reducer).set_step(step);
     }
 
-    /// Ends a step's buckets with facts of it.
+    /// Submits the facts of a step after its last bucket.
     pub fn submit_facts(&self, facts: Vec<f32>) -> Result<()> {
         if let Some(error) = lock(&self.failed).take() {
             return Err(error.into());
@@ -93,7 +93,7 @@ impl Exchange {
         Ok(lock(&self.reducer).submit(self.ranges.len(), facts)?)
     }
 
-    /// Waits for the buckets of the oldest step under way, puts them in their places and gives the averages of the
+    /// Waits for the buckets of the oldest step in flight, puts them into the gradient buffer and returns the averaged
     /// facts.
     pub fn collect(&self, gradients: &mut Gradients, timeline: &mut Timeline) -> Result<Vec<f32>> {
         loop {

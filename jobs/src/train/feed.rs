@@ -1,5 +1,5 @@
-//! Batches on their way to the network: normalised by who reads them, or copied to the GPU beside the step before and
-//! normalised there.
+//! Feeds batches to the network. On the CPU the loader normalises them; for a GPU a thread copies them during the
+//! previous step, and the GPU normalises them.
 
 use crate::error::{JobError, Result};
 use crate::upload::{self, Sent, Upload};
@@ -15,18 +15,18 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Batches that wait on the GPU for their step, besides the one that is being sent.
+/// Batches that wait on the GPU for their step, besides the one being copied.
 const AHEAD: usize = 1;
 
-/// Batches that lie on the GPU as they are stored: the one in use, those that wait, the one that is being sent.
+/// Unnormalised batches in GPU memory: the one in use, those that wait, and the one being copied.
 pub(super) const STORED_ON_GPU: u64 = AHEAD as u64 + 2;
 
-/// A batch, and where its fields are.
+/// A batch and the location of its fields.
 #[derive(Debug)]
 pub struct Batch {
-    /// Labels, boxes and ids; also the fields, which may be on the GPU as well.
+    /// Labels, boxes, ids and fields; the fields may also be on the GPU.
     pub host: HostBatch,
-    /// From when to when it was read, by a thread of its own.
+    /// When a separate thread read it.
     pub read: Option<Range<Instant>>,
     sent: Option<Sent>,
 }
@@ -45,7 +45,7 @@ impl Batch {
     /// The normalised fields, `(b, h, w, c)`.
     ///
     /// # Errors
-    /// [`JobError::Model`] if the GPU cannot.
+    /// [`JobError::Model`] if the GPU fails.
     pub fn tensor(&self) -> Result<Tensor> {
         let [b, h, w, c] = self.host.shape;
         let (Some(sent), Some(stored)) = (&self.sent, &self.host.stored) else {
@@ -58,17 +58,17 @@ impl Batch {
     }
 }
 
-/// The batches of a loader, in order; an iterator.
+/// An iterator over the batches of a loader, in order.
 pub(super) enum Feed {
-    /// Batches as the loader gives them.
+    /// Batches directly from the loader.
     Host(Loader),
-    /// Batches by way of a thread that sends them to the GPU.
+    /// Batches from a thread that copies them to the GPU.
     Gpu(Ahead),
 }
 
-/// A thread that is some batches ahead.
+/// A thread that prepares batches in advance.
 pub(super) struct Ahead {
-    /// None once it ends.
+    /// `None` during shutdown.
     batches: Option<Receiver<Result<Batch>>>,
     used: Sender<HostBatch>,
     missing: Arc<AtomicU64>,
@@ -101,7 +101,7 @@ impl Feed {
         }
     }
 
-    /// Takes back a batch whose memory may be used again.
+    /// Returns a used batch so that its memory can be reused.
     pub fn give_back(&self, batch: Batch) {
         match self {
             Self::Host(loader) => loader.give_back(batch.host),
@@ -111,7 +111,7 @@ impl Feed {
         }
     }
 
-    /// Missing values that were replaced in the batches read so far.
+    /// Number of missing values replaced in the batches read so far.
     pub fn missing_values(&self) -> u64 {
         match self {
             Self::Host(loader) => loader.missing_values(),
@@ -143,7 +143,7 @@ impl Ahead {
     }
 }
 
-/// What the thread works with.
+/// The state of the copying thread.
 struct Sending {
     loader: Loader,
     upload: Upload,
@@ -152,7 +152,7 @@ struct Sending {
 }
 
 impl Sending {
-    /// Sends batches until there are no more, or nobody wants them.
+    /// Sends batches until there are no more or the receiver is dropped.
     fn run(mut self, to_network: &SyncSender<Result<Batch>>) {
         while let Some(batch) = self.loader.next() {
             let batch = batch.map_err(JobError::from).and_then(|host| {
@@ -193,7 +193,7 @@ impl Iterator for Feed {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        // A thread that waits to hand over a batch sees that the receiver is gone.
+        // Dropping the receiver wakes a thread that is blocked on sending.
         self.batches = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

@@ -1,4 +1,4 @@
-//! Whether a recipe fits its store and this machine: refusals before anything is trained. Warnings are in `told`.
+//! Checks before training whether a recipe fits its store and this machine. `warnings` has what is only warned of.
 
 use super::prepare::{channels, network_of};
 use crate::error::{JobError, Result};
@@ -8,8 +8,8 @@ use squall_data::Store;
 use squall_model::{Backend, Network};
 use std::collections::HashSet;
 
-/// Refuses a recipe whose network alone needs more memory than is `available` to `ranks` that share it, before any of
-/// it is allocated.
+/// Rejects a recipe whose network alone needs more memory than the `ranks` that share it have `available`, before any
+/// of it is allocated.
 pub(super) fn check_memory(
     recipe: &Recipe,
     store: &Store,
@@ -20,8 +20,8 @@ pub(super) fn check_memory(
     memory::check_values(recipe, &outline, available, ranks)
 }
 
-/// Refuses a network with periodic longitude on a grid that does not go around the globe: it would learn that the
-/// western and the eastern edge of the region are neighbours, and inference would refuse the model on this very grid.
+/// Rejects periodic longitude on a grid that does not span the globe: the network would learn that the western and
+/// eastern edges of the region are neighbours, and inference would refuse the model on this very grid.
 pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
     let grid = store.grid();
     if grid.is_periodic() || !recipe.network.periodic_longitude {
@@ -33,9 +33,9 @@ pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
     )))
 }
 
-/// Refuses batches of this many samples if some batch normalisation would see a single value of each channel, as
-/// PyTorch does. Its output would be the same whatever the fields are, and the running variance would shrink to zero,
-/// so that inference would divide by almost nothing.
+/// Rejects a batch size at which some batch normalisation would see a single value per channel, as PyTorch does. Its
+/// output would not depend on the input, and the running variance would shrink to zero, so that inference would divide
+/// by almost zero.
 pub(super) fn check_norms(
     recipe: &Recipe,
     network: &Network,

@@ -1,4 +1,4 @@
-//! What a run keeps: the best model after a validation, the last one and a checkpoint to continue from.
+//! Saves the best model after a validation, the last model, and a checkpoint to resume from.
 
 use super::evaluate::Scores;
 use super::progress::{Best, TrainEvent};
@@ -11,8 +11,8 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 
 impl Run<'_> {
-    /// Scores the network, or its average where the recipe wants one, and keeps it if it is the best; false if told to
-    /// stop on the way.
+    /// Scores the network, or its average if the recipe asks for one, and saves it if it is the best so far. Returns
+    /// false if asked to stop meanwhile.
     pub(super) fn validate(
         &mut self,
         team: &mut Team,
@@ -22,7 +22,7 @@ impl Run<'_> {
         self.averaged(|run| run.validate_as_it_is(team, progress, stop))
     }
 
-    /// What `with` returns, called while the network has its averaged values if the recipe wants an average.
+    /// Runs `with` on the averaged weights if the recipe asks for an average, and returns its result.
     fn averaged<T>(&mut self, with: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.learner.exchange_average()?;
         let answer = with(self);
@@ -30,7 +30,7 @@ impl Run<'_> {
         answer
     }
 
-    /// [`Self::validate`] with the values that the network has now.
+    /// [`Self::validate`] with the current weights.
     fn validate_as_it_is(
         &mut self,
         team: &mut Team,
@@ -53,13 +53,13 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Keeps the network as it is as the best: without validation the last one is.
+    /// Saves the current network as the best model: without validation the last model is the best.
     pub(super) fn write_last_as_best(&self) -> Result<()> {
         self.learner.check_finite()?;
         self.write_model(RunDir::best, self.learner.progress.step, None)
     }
 
-    /// Records the scores of the network after `step` steps, and keeps it as the best model if they are the best so
+    /// Records the scores of the network after `step` steps, and saves it as the best model if they are the best so
     /// far.
     pub(super) fn judge(
         &mut self,
@@ -68,7 +68,7 @@ impl Run<'_> {
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
         self.learner.check_finite()?;
-        // Boxes without any true one have no score: then the last model is the best.
+        // Without any true box there is no score; the last model then counts as the best.
         let scored = match &scores {
             Scores::Masks(_) | Scores::Both(_) => true,
             Scores::Boxes(boxes) => boxes.truths.iter().any(|&truths| truths > 0),
@@ -89,14 +89,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint; the earlier ones stay if the network is not finite.
+    /// Writes the last model and the checkpoint, unless the network is not finite: then the earlier files stay.
     pub(super) fn save(
         &mut self,
         team: &mut Team,
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
         let step = self.learner.progress.step;
-        // Pending steps belong to the state, on every rank.
+        // Pending steps are part of the state on every rank.
         self.learner.finish_exchange(team)?;
         self.learner.check_finite()?;
         if let Some(recorder) = &mut self.recorder {
@@ -114,7 +114,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the network as it is as a model, on the first rank.
+    /// Writes the current network as a model file, on the first rank.
     fn write_model(
         &self,
         path: fn(&RunDir) -> PathBuf,

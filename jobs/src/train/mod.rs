@@ -1,15 +1,15 @@
-//! The training loop: read this first.
+//! The training loop. Start reading here.
 //!
-//! [`train_together`] checks recipe and store, `prepare` builds a `Run`, and `Run::train` is the loop. In it batches
-//! come from [`squall_data::Loader`] by way of `feed`, `step::Learner` learns from them, [`evaluate`] scores, `keep`
-//! and [`checkpoint`] save. A run that is killed at any point and started again ends with the same bytes as one that
-//! was never killed: everything random is a pure function of seed and step, and files are written whole.
+//! [`train_together`] checks recipe and store, `prepare` builds a `Run`, and `Run::train` is the loop. Batches come
+//! from [`squall_data::Loader`] through `feed`, `step::Learner` trains on them, [`evaluate`] scores, `keep` and
+//! [`checkpoint`] save. A run that is killed at any point and restarted ends with the same bytes as an uninterrupted
+//! one: all randomness is a pure function of seed and step, and files are written atomically.
 //!
-//! A step is a batch, or several whose gradients are added up (`training.accumulate`).
+//! A step is one batch, or several whose gradients are accumulated (`training.accumulate`).
 //!
-//! Several ranks, a [`Team`], run the same loop: each learns from its share of the samples, gradients are averaged
-//! while the backward pass runs, and the first rank writes the files. With `distributed.groups` this is what each of
-//! several groups of ranks does; groups do not wait for each other, and servers hold the parameters: `groups`.
+//! The ranks of a [`Team`] run the same loop: each trains on its share of the samples, gradients are averaged during
+//! the backward pass, and the first rank writes the files. With `distributed.groups` there are several such groups of
+//! ranks, which do not wait for each other; servers hold the parameters: see `groups`.
 
 pub mod checkpoint;
 mod early_stopping;
@@ -33,8 +33,8 @@ mod step;
 mod step_shape;
 mod team;
 mod timeline;
-mod told;
 mod validation;
+mod warnings;
 
 pub use early_stopping::EndedEarly;
 pub use groups::StalenessSummary;
@@ -68,14 +68,14 @@ use std::time::Instant;
 use step::Learner;
 use timeline::StepPhase;
 
-/// Trains a network on a store, into a run's folder; continues what an earlier call there began.
+/// Trains a network on a store, into a run's folder; resumes what an earlier call there began.
 ///
-/// `progress` is told what happens. Setting `stop` makes it save a checkpoint after the step under way and return
+/// `progress` receives the events of the run. Setting `stop` saves a checkpoint after the current step and returns
 /// [`Outcome::Interrupted`].
 ///
 /// # Errors
-/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`], [`JobError::Recipe`] if
-/// data and recipe disagree; whatever reading, computing and writing may cause.
+/// [`JobError::Locked`], [`JobError::Memory`], [`JobError::Resume`], [`JobError::Diverged`]; [`JobError::Recipe`] if
+/// data and recipe disagree; any error of reading, computing or writing.
 pub fn train(
     recipe: &Recipe,
     store: &Arc<Store>,
@@ -86,12 +86,13 @@ pub fn train(
     train_together(recipe, store, folder, progress, stop, &mut Team::solo())
 }
 
-/// As [`train`], on one of several ranks, which all call it with the same recipe and data. Only the first rank writes
-/// into `folder`; it reads the checkpoint and sends it to the others. After an error on one rank the others may wait
-/// for it: the caller must end the job.
+/// Like [`train`], on several ranks: collective over all ranks of the team, with the same recipe and data. Only the
+/// first rank writes into `folder`; it also reads the checkpoint and sends it to the others. After an error on one rank
+/// the others may block, so the caller must end the job.
 ///
 /// # Errors
-/// As [`train`]; [`JobError::Comm`] if ranks disagree or cannot talk; [`JobError::Elsewhere`] if another rank failed.
+/// As [`train`]; [`JobError::Comm`] if ranks disagree or cannot communicate; [`JobError::Elsewhere`] if another rank
+/// failed.
 pub fn train_together(
     recipe: &Recipe,
     store: &Arc<Store>,
@@ -127,25 +128,25 @@ pub fn train_together(
     }
     let share = Share::agree(store, recipe.seed, team)?;
     let mut run = Run::prepare(recipe, store, run_dir, share, team)?;
-    // A checkpoint of a run in groups may hold it; this run has no groups.
+    // The checkpoint may come from a run with groups; this run has none.
     run.standing = None;
     run.learner.join(&recipe.distributed, team)?;
     run.announce(team, progress)?;
     run.train(team, folder, progress, stop)
 }
 
-/// A run under way.
+/// A run in progress.
 struct Run<'a> {
     recipe: &'a Recipe,
     store: &'a Arc<Store>,
-    /// The run's folder, on the first rank, which writes there.
+    /// The run's folder; only on the first rank, which writes there.
     run_dir: Option<RunDir>,
     samples: Samples,
     loader: LoaderConfig,
     learner: Learner,
     evaluator: Option<Evaluator>,
     contract: Contract,
-    /// Metrics and times, on the first rank, which writes them.
+    /// Metrics and times; only on the first rank.
     recorder: Option<Recorder>,
     best: Option<Best>,
     total_steps: u64,
@@ -153,21 +154,22 @@ struct Run<'a> {
     checkpoint_every: u64,
     class_weights: Vec<f32>,
     validation_samples: usize,
-    /// Samples of a batch on this rank.
+    /// Samples per batch on this rank.
     local_batch: LocalBatch,
     /// Ranks that do a step together.
     step_ranks: usize,
-    /// What decides, besides the seed, which samples come when: a run goes on only where it is the same.
+    /// Which samples this rank's node holds. Together with the seed it decides the sample order, so a run resumes only
+    /// if it is unchanged.
     deal: String,
-    /// With groups: steps that were under way when the checkpoint was taken, to be done first.
+    /// With groups: steps in progress when the checkpoint was taken, which are done first.
     pending: Vec<u64>,
-    /// With groups in turns: where each of them stood at the last checkpoint.
+    /// With groups in round-robin order: the state of each group at the last checkpoint.
     standing: Option<groups::Standing>,
-    /// The step under way still needs its validation.
+    /// Whether the last step still needs its validation.
     validation_due: bool,
 }
 
-/// The next batch, and the seconds waited for it.
+/// Returns the next batch and the seconds spent waiting for it.
 fn next_batch(team: &mut Team, loader: &mut Feed) -> Result<(Batch, f64)> {
     let before = Instant::now();
     let batch = loader.next().ok_or(JobError::Thread("loader"))??;
@@ -184,22 +186,22 @@ struct LoopEnd {
     started: Instant,
     /// Steps done by earlier calls.
     done_before: u64,
-    /// Whether it was told to stop.
+    /// Whether it was asked to stop.
     interrupted: bool,
     last_loss: Option<f64>,
-    /// Missing values in the fields that this rank read.
+    /// Missing values in the fields read by this rank.
     missing_values: u64,
 }
 
-/// When this rank began to train, and when it saved last.
+/// When this rank started to train, and when it last saved.
 struct Clock {
     started: Instant,
     saved: Instant,
 }
 
 impl Run<'_> {
-    /// Tells `progress` what will be done, and writes into the run's folder what its numbers depend on. Refuses if the
-    /// machine lacks the memory. All ranks of `team` call it.
+    /// Sends the plan to `progress` and writes the facts that the numbers depend on into the run's folder. Fails if the
+    /// machine lacks memory. All ranks of `team` call it.
     fn announce(&self, team: &mut Team, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
         let node_ranks = team.place_on_node()?.ranks;
         let plan = self.plan(team, node_ranks);
@@ -213,7 +215,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Trains with the other ranks of `team` to the last step, or until it is told to stop.
+    /// Trains with the other ranks of `team` until the last step or until asked to stop.
     fn train(
         mut self,
         team: &mut Team,
@@ -224,7 +226,7 @@ impl Run<'_> {
         let started = Instant::now();
         self.learner.round_kernels()?;
         if team.is_first() {
-            self.tell_ends_without_scores();
+            self.warn_ends_without_scores();
         }
         team.begin_timeline(self.recipe.training.trace_steps);
         let done = self.learner.progress.step;
@@ -232,7 +234,7 @@ impl Run<'_> {
         let batches = left.saturating_mul(self.recipe.training.accumulate);
         let plans = self
             .samples
-            .going_on_from(done, &self.pending)
+            .resuming_from(done, &self.pending)
             .take(batches);
         let backend = self.learner.network.backend();
         let mut loader = Feed::new(self.store, plans, &self.loader, backend)?;
@@ -265,13 +267,13 @@ impl Run<'_> {
         self.report(loop_end, team, folder)
     }
 
-    /// The report of a run whose loop has ended, from what all ranks of `team` did.
+    /// The report of a run whose loop has ended, from the results of all ranks of `team`.
     fn report(&self, end: LoopEnd, team: &mut Team, folder: &Path) -> Result<TrainReport> {
         let steps = self.learner.progress.step;
         let before_last = steps < self.total_steps && !end.interrupted;
         let ended_early = before_last.then(|| self.ends_early()).flatten();
         if let (Some(why), true) = (ended_early, team.is_first()) {
-            self.tell_ended_early(why);
+            self.log_ended_early(why);
         }
         let spent = team.timeline.spent;
         let of_all = team.gather(bytemuck::bytes_of(&spent))?;
@@ -299,7 +301,7 @@ impl Run<'_> {
         })
     }
 
-    /// Trains on the batches of the next step, records and reports it; returns its loss.
+    /// Trains on the batches of the next step, then records and reports it; returns its loss.
     fn one_step(
         &mut self,
         team: &mut Team,
@@ -320,8 +322,8 @@ impl Run<'_> {
         let (batch, waited) = next_batch(team, loader)?;
         wait_seconds += waited;
         let begun = self.learner.forward_backward(&batch, team)?;
-        // Right before the sums of this step, which tell the other ranks: a signal that comes during the passes still
-        // ends the run after this step.
+        // Last thing before the exchange that informs the other ranks, so that a signal during the passes still ends
+        // the run after this step.
         team.ask_to_stop(self.is_told_to_stop(clock.started, stop));
         let every = self.recipe.training.checkpoint_every_seconds;
         team.ask_to_save(clock.saved.elapsed().as_secs_f64() >= every);
@@ -350,8 +352,8 @@ impl Run<'_> {
         Ok(result.loss)
     }
 
-    /// Checks, validates and saves where that is due after a step; returns whether the run ends here because it was
-    /// told to stop.
+    /// Runs the checks, validation and saves that are due after a step; returns whether the run ends here because it
+    /// was asked to stop.
     fn after_step(
         &mut self,
         team: &mut Team,
@@ -371,12 +373,12 @@ impl Run<'_> {
         self.validation_due = last || step.is_multiple_of(self.validate_every);
         let mut interrupted = self.validation_due && !self.validate(team, progress, stop)?;
         let over = last || self.ends_early().is_some();
-        // A single rank need not wait until all ranks know.
+        // A single rank need not wait for the next exchange.
         let alone = team.size() == 1 && self.is_told_to_stop(clock.started, stop);
         interrupted |= !over && (team.is_to_stop() || alone);
         let due = team.is_to_save() || step.is_multiple_of(self.checkpoint_every);
         if over || interrupted || due {
-            // The next start would continue from a checkpoint of ranks whose parameters differ.
+            // A checkpoint would preserve a state in which the ranks' parameters differ.
             if !checked {
                 team.check_parameters(self.learner.network.parameters())?;
             }
@@ -386,19 +388,19 @@ impl Run<'_> {
         Ok(interrupted)
     }
 
-    /// Samples of a step on this rank.
+    /// Samples per step on this rank.
     fn step_batch(&self) -> LocalBatch {
         self.local_batch.times(self.recipe.training.accumulate)
     }
 
-    /// How evenly ranks that spent their time like this shared these steps.
+    /// How evenly ranks with these times shared these steps.
     fn balance(&self, spent: &[Spent], steps: u64) -> Result<Balance> {
         let samples = steps * (self.step_batch().samples() * self.step_ranks) as u64;
         let flops = self.training_summary()?.training_flops;
         Ok(Balance::of(spent, samples as f64, flops as f64))
     }
 
-    /// The network's summary on the fields of the store.
+    /// The network's summary at the grid size of the store.
     fn training_summary(&self) -> Result<Summary> {
         let [rows, columns, _] = self.store.shape();
         let reconstruct = self.recipe.detection.reconstructs();
@@ -406,7 +408,7 @@ impl Run<'_> {
         Ok(network.training_summary(rows, columns, reconstruct)?)
     }
 
-    /// Whether this rank is to stop: somebody said so, or the time since `start` is over.
+    /// Whether this rank should stop: by request, or because the time limit since `start` has passed.
     fn is_told_to_stop(&self, start: Instant, stop: &AtomicBool) -> bool {
         let limit = self.recipe.training.max_seconds;
         let is_over = limit.is_some_and(|limit| start.elapsed().as_secs_f64() >= limit);

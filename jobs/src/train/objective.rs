@@ -1,4 +1,4 @@
-//! What a network learns from a batch: the class of every pixel, or boxes.
+//! Training objectives: the class of every pixel, or boxes.
 
 use super::samples::Labelled;
 use crate::clips::ClipShape;
@@ -10,30 +10,31 @@ use squall_model::detection::{BoxTarget, DetectionTargets, DetectorGradient, Mas
 use squall_model::ops::loss::Criterion;
 use squall_model::{Gradients, Network, Pass};
 
-/// Narrowest part of a box that is taught where the seam of longitude cuts it in two, in pixels: a narrower one need
-/// not contain the centre of a pixel.
+/// Minimum width in pixels of the parts into which the longitude seam cuts a box. A narrower part need not contain the
+/// centre of a pixel and is not taught.
 const NARROWEST: f64 = 0.5;
-/// A box that lacks less than this share of the columns counts as one around the whole globe: rounding may do that.
+/// A box whose width is within this fraction of the full circle counts as spanning the globe: rounding may cause the
+/// gap.
 const NARROWER: f64 = 1e-6;
-/// Least distance of the edges of a box, in pixels: f32 tells them apart in any field, and the logarithm is finite.
+/// Minimum extent of a box in pixels: f32 can represent it in any field, and the logarithm stays finite.
 const LEAST: f64 = 1.0 / 1024.0;
 
-/// What a network learns.
+/// A training objective.
 #[derive(Debug, Clone)]
 pub(super) enum Objective {
     /// The class of every pixel.
     Masks(Criterion),
-    /// Boxes, and masks where the network gives them too.
+    /// Boxes, and masks if the network outputs them.
     Boxes(Box<BoxObjective>),
 }
 
-/// How boxes are learnt.
+/// Settings of box training.
 #[derive(Debug, Clone)]
 pub(super) struct BoxObjective {
     pub detection: Detection,
-    /// The loss of masks, where the network gives them too.
+    /// The mask loss, if the network outputs masks.
     pub criterion: Criterion,
-    /// Which samples' labels are used; none if all are.
+    /// The samples whose labels are used; `None` means all.
     pub labelled: Option<Labelled>,
     /// The clips that a network over time sees.
     pub clips: Option<ClipShape>,
@@ -41,22 +42,22 @@ pub(super) struct BoxObjective {
     pub periodic: bool,
 }
 
-/// What the loss of a batch is computed from.
+/// Inputs of the loss of a batch.
 pub(super) struct LossInput<'b> {
     /// Normalised fields.
     pub x: &'b Tensor,
     /// Labels, boxes and ids.
     pub batch: &'b HostBatch,
-    /// What the gradient is multiplied by.
+    /// Factor applied to the gradient (the loss scale).
     pub scale: f32,
-    /// Whether this batch is one of several of its step, on other ranks or one after the other. The gradient is then
-    /// divided by a count that is equal for all of them; the true divisor is known only after the sum.
+    /// Whether the step has further batches, on other ranks or by accumulation. The gradient is then divided by a count
+    /// that is the same for all of them; the true divisor is known only after the reduction.
     pub in_parts: bool,
-    /// The share of the run that is done.
+    /// The completed share of the run.
     pub progress: f64,
 }
 
-/// The loss of a batch, and its gradient by the network's output.
+/// The loss of a batch, and its gradient with respect to the network's output.
 pub(super) struct LossOutput {
     pub loss: BatchLoss,
     gradient: Gradient,
@@ -65,23 +66,23 @@ pub(super) struct LossOutput {
 /// The loss of a batch on this rank.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct BatchLoss {
-    /// The recipe's loss, if the step is this batch alone.
+    /// The recipe's loss, if the step consists of this batch alone.
     pub value: f64,
-    /// The sum over samples or pixels, which the batches of a step add up.
+    /// Sum over samples or pixels; the batches of a step add up.
     pub weighted_sum: f64,
-    /// What that sum is to be divided by, added up likewise; none if the loss is a plain sum.
+    /// Divisor of that sum, which also adds up over batches; `None` if the loss is a plain sum.
     pub divisor: Option<f64>,
-    /// What the gradient was divided by, if the step has several batches ([`LossInput::in_parts`]).
+    /// The divisor already applied to the gradient if the step has several batches ([`LossInput::in_parts`]).
     pub count: f64,
 }
 
 impl BatchLoss {
-    /// Whether the update may use it, and its gradient.
+    /// Whether the loss and its gradient may be used in the update.
     pub(super) fn is_finite(&self) -> bool {
         self.weighted_sum.is_finite()
     }
 
-    /// The loss of this batch and a later one of the same step.
+    /// Combines the losses of this batch and a later one of the same step.
     pub(super) fn and(self, later: Self) -> Self {
         let divisors = self.divisor.zip(later.divisor);
         Self {
@@ -98,7 +99,7 @@ enum Gradient {
 }
 
 impl LossOutput {
-    /// Runs the backward pass: adds the gradient of every parameter.
+    /// Runs the backward pass, which adds to the gradient of every parameter.
     pub(super) fn backward(
         self,
         network: &Network,
@@ -114,7 +115,7 @@ impl LossOutput {
 }
 
 impl Objective {
-    /// The objective of a recipe with this loss of masks, which uses the labels of these samples.
+    /// Creates the objective of a recipe with this mask loss, using the labels of these samples.
     pub(super) fn of(recipe: &Recipe, masks: Criterion, labelled: Option<Labelled>) -> Self {
         match recipe.task {
             Task::Segment => Self::Masks(masks),
@@ -128,7 +129,7 @@ impl Objective {
         }
     }
 
-    /// Whether ranks divide the sum of their losses by the sum of what each of them counts.
+    /// Whether the summed losses of all ranks are divided by their summed divisors.
     pub(super) fn is_mean(&self) -> bool {
         match self {
             Self::Masks(criterion) => criterion.is_mean(),
@@ -136,7 +137,7 @@ impl Objective {
         }
     }
 
-    /// The constant by which a loss that is a plain sum is multiplied.
+    /// The constant factor of a loss that is a plain sum.
     pub(super) fn constant_factor(&self) -> f64 {
         match self {
             Self::Masks(criterion) => criterion.constant_factor(),
@@ -144,7 +145,7 @@ impl Objective {
         }
     }
 
-    /// Whether the loss has a term for the reconstruction of the fields when this share of the run is done.
+    /// Whether the loss includes the reconstruction of the fields at this share of the run.
     pub(super) fn reconstructs(&self, progress: f64) -> bool {
         match self {
             Self::Masks(_) => false,
@@ -202,7 +203,7 @@ impl Objective {
                     }),
                 };
                 let loss = output.loss(&targets, &config, scale)?;
-                // Every sample counts the same, and so does every clip.
+                // All samples have equal weight, and so have all clips.
                 let count = boxes.len() as f64;
                 Ok(LossOutput {
                     loss: BatchLoss {
@@ -219,8 +220,8 @@ impl Objective {
 }
 
 impl BoxObjective {
-    /// The boxes that the network should have found in every sample or, of clips, in every frame that it gives boxes
-    /// for; none where labels do not exist or are not used.
+    /// The target boxes of every sample, or of every frame that the network outputs boxes for; `None` where labels are
+    /// missing or unused.
     pub(super) fn targets(&self, batch: &HostBatch) -> Vec<Option<Vec<BoxTarget>>> {
         let of_sample = |(at, id): (usize, &usize)| {
             let boxes = batch
@@ -241,8 +242,8 @@ impl BoxObjective {
             .collect()
     }
 
-    /// The boxes that a field of this many columns teaches. A network without periodic longitude is taught a box across
-    /// the seam as two, one at either end of the field.
+    /// The target boxes for a field of this many columns. A network without periodic longitude gets a box across the
+    /// seam as two, one at either end of the field.
     pub(super) fn taught(&self, boxes: &[PixelBox], columns: usize) -> Vec<BoxTarget> {
         if self.periodic {
             return boxes.iter().map(target).collect();
@@ -251,7 +252,7 @@ impl BoxObjective {
         all.map(|part| target(&part)).collect()
     }
 
-    /// The mask that the network should have given, of every sample: none where labels are not used.
+    /// The target mask of every sample; `None` where labels are unused.
     fn masks<'b>(&self, batch: &'b HostBatch) -> Vec<Option<&'b [u8]>> {
         let pixels = batch.labels.len() / batch.ids.len().max(1);
         let masks = batch.labels.chunks_exact(pixels.max(1));
@@ -265,14 +266,14 @@ impl BoxObjective {
         labelled.is_none_or(|labelled| labelled.boxes.contains(&id))
     }
 
-    /// Masks of samples that have no boxes teach, too.
+    /// Samples without boxes still teach masks.
     fn teaches_mask(&self, id: usize) -> bool {
         let labelled = self.labelled.as_ref();
         labelled.is_none_or(|labelled| !labelled.withheld.contains(&id))
     }
 }
 
-/// The parts of a box on either side of the seam behind the last column; the box itself if it does not cross the seam.
+/// Splits a box at the seam behind the last column; returns the box itself if it does not cross the seam.
 fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
     let between = |x_min: f64, x_max: f64| PixelBox {
         x_min,
@@ -282,7 +283,7 @@ fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
     if found.x_max <= columns {
         return vec![*found];
     }
-    // Around the whole globe, wherever it begins.
+    // A box around the whole globe, wherever it begins.
     if found.x_max - found.x_min >= columns * (1.0 - NARROWER) {
         return vec![between(0.0, columns)];
     }
@@ -290,13 +291,13 @@ fn parts(found: &PixelBox, columns: f64) -> Vec<PixelBox> {
     let (west, east) = (between(found.x_min, columns), between(0.0, last));
     match (first >= NARROWEST, last >= NARROWEST) {
         (true, true) => vec![west, east],
-        // Of two slivers the wider one stays, so that no box is lost.
+        // Keeps the wider of two slivers, so that no box is lost.
         _ if first >= last => vec![west],
         _ => vec![east],
     }
 }
 
-/// A labelled box, as the network knows it.
+/// Converts a labelled box to a network target.
 fn target(found: &PixelBox) -> BoxTarget {
     let (y_min, y_max) = edges(found.y_min, found.y_max);
     let (x_min, x_max) = edges(found.x_min, found.x_max);
@@ -309,7 +310,7 @@ fn target(found: &PixelBox) -> BoxTarget {
     }
 }
 
-/// Two edges of a box in f32, between which there is something if there was before.
+/// Rounds two edges of a box to f32 without letting a non-empty box collapse.
 fn edges(from: f64, to: f64) -> (f32, f32) {
     let is_narrow = from < to && to - from < LEAST;
     let (from, to) = match is_narrow {

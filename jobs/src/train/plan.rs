@@ -8,18 +8,18 @@ use crate::memory::{self, Demand, Sharing};
 use serde::Serialize;
 use squall_model::Backend;
 
-/// What will be done, known before the first step.
+/// The plan of a run, known before the first step.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainPlan {
     /// Steps of the whole run.
     pub total_steps: u64,
-    /// Steps that an earlier part of the run has done.
+    /// Steps done by earlier parts of the run.
     pub done_steps: u64,
-    /// Steps of an epoch.
+    /// Steps per epoch.
     pub steps_per_epoch: usize,
-    /// Samples to learn from.
+    /// Number of training samples.
     pub training_samples: usize,
-    /// Samples of a validation; 0 if the store has none.
+    /// Number of samples per validation; 0 if the store has none.
     pub validation_samples: usize,
     /// Steps between validations.
     pub validate_every_steps: u64,
@@ -27,25 +27,25 @@ pub struct TrainPlan {
     pub checkpoint_every_steps: u64,
     /// Trainable values.
     pub parameters: usize,
-    /// Floating-point operations of a step, of all its ranks together.
+    /// Floating-point operations per step, over all ranks of the step.
     pub step_flops: u64,
-    /// Bytes of parameters, gradients, optimiser state, average, activations and batches, or of getting the first
-    /// rank's state if that needs more.
+    /// Peak memory in bytes: parameters, gradients, optimiser state, average, activations and batches; or that of
+    /// receiving the first rank's state, if larger.
     pub memory_bytes: u64,
     /// Bytes that all ranks together will read from the store.
     pub read_bytes: u64,
-    /// Bytes that will lie in the run's folder: two models, two checkpoints.
+    /// Bytes in the run's folder at the end: two models and two checkpoints.
     pub write_bytes: u64,
     /// Data type of activations.
     pub dtype: String,
     /// Weights of background, tropical cyclone, atmospheric river.
     pub class_weights: Vec<f32>,
-    /// What computes.
+    /// The compute backend.
     pub backend: String,
 }
 
 impl Run<'_> {
-    /// The plan from here on, for a rank of `team` that is one of `node_ranks` on its node.
+    /// The plan from the current step on, for a rank of `team` that is one of `node_ranks` on its node.
     ///
     /// # Errors
     /// [`crate::JobError::Memory`] if the machine has too little.
@@ -59,17 +59,17 @@ impl Run<'_> {
         let record = self.store.meta().record_bytes();
         let left = self.total_steps.saturating_sub(self.learner.progress.step);
         let validations = left.div_ceil(self.validate_every);
-        // For a network over time the samples of a batch are clips, of which every frame is read and kept.
+        // For a network over time, samples of a batch are clips, and every frame is read and kept.
         let frames = self.loader.frames;
         let judged = self.evaluator.as_ref().map_or(0, Evaluator::samples_read);
-        // Saturating: a recipe may ask for more steps than can ever be done, to be stopped by hand.
+        // Saturating: a recipe may ask for a practically unlimited number of steps, to be stopped by hand.
         let of_steps = left.saturating_mul(step_samples);
         let samples_read = (of_steps.saturating_mul(frames as u64))
             .saturating_add(validations.saturating_mul(judged));
         let in_memory = (rows * columns * frames * self.loader.channels.len() * 4) as u64;
         let backend = self.learner.network.backend();
         let loaded = match backend.is_gpu() {
-            // As they are stored while they wait, and once as the network's input.
+            // In stored form while they wait, and once as the network's input.
             true => {
                 let value = self.store.meta().encoding.bytes() as u64;
                 in_memory + in_memory / 4 * value * STORED_ON_GPU
@@ -81,7 +81,7 @@ impl Run<'_> {
             backend,
             storage: self.learner.storage.clone(),
             state,
-            beside: self.learner.values_beside(),
+            beside: self.learner.extra_values(),
             loaded,
             spreads: team.size() > 1,
         };
@@ -112,8 +112,8 @@ impl Run<'_> {
     }
 }
 
-/// Bytes that a rank of `team`, one of `node_ranks` on its node, may hold where it computes, and how many ranks share
-/// that memory.
+/// Bytes that a rank of `team`, one of `node_ranks` on its node, may use on its compute device, and the number of ranks
+/// that share that memory.
 pub(super) fn room(backend: Backend, team: &Team, node_ranks: usize) -> (Option<u64>, u64) {
     match backend.is_gpu() {
         // Every rank has a GPU of its own.

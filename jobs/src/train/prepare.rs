@@ -1,7 +1,7 @@
-//! From recipe, store and folder to a run that is ready to start: see [`Run::prepare`].
+//! Builds a run from recipe, store and folder: see [`Run::prepare`].
 
 use super::Run;
-use super::evaluate::Judging;
+use super::evaluate::EvaluatorSettings;
 use super::fit;
 use super::objective::Objective;
 use super::plan::room;
@@ -10,8 +10,8 @@ use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
-use super::told;
 use super::validation::evaluator_of;
+use super::warnings;
 use crate::clips;
 use crate::code;
 use crate::comm::agree::Facts;
@@ -26,8 +26,8 @@ use squall_model::{Backend, NetworkConfig};
 use std::sync::Arc;
 
 impl<'a> Run<'a> {
-    /// A run at its first step, or at the step of its checkpoint. All ranks of `team` call it; the ranks that do steps
-    /// together may be a part of them.
+    /// Returns a run at its first step, or at the step of its checkpoint. All ranks of `team` call it; only some of
+    /// them may do steps together.
     pub(super) fn prepare(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
@@ -37,7 +37,7 @@ impl<'a> Run<'a> {
     ) -> Result<Self> {
         let node_ranks = team.place_on_node()?.ranks;
         let fits = fit::check_memory(recipe, store, room(Backend::best(), team, node_ranks));
-        // A barrier, too: no rank may allocate while another of its node still asks how much memory is left.
+        // Also a barrier: no rank may allocate while another on its node still measures free memory.
         team.all_or_none(fits)?;
         let built = Self::build(recipe, store, run_dir, share);
         let mut run = team.all_or_none(built)?;
@@ -50,7 +50,7 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// A run at its first step, which every rank builds for itself.
+    /// Builds a run at its first step, on every rank by itself.
     fn build(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
@@ -61,17 +61,17 @@ impl<'a> Run<'a> {
         let (channels, normalisation) = inputs(recipe, store)?;
         let network = network_of(recipe, channels.len());
         let class_weights = class_weights_of(recipe, store)?;
-        if recipe.task == Task::Segment && share.tells {
-            told::missing_classes(store);
+        if recipe.task == Task::Segment && share.warns {
+            warnings::missing_classes(store);
         }
         let local_batch = local_batch(recipe, place)?;
         let shuffled = (share.shuffle_seed, share.place);
         let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
         let steps_per_epoch = samples.steps_per_epoch();
         let total_steps = recipe.training.total_steps(steps_per_epoch);
-        if share.tells {
-            told::long_warmup(recipe.schedule.warmup_steps, total_steps);
-            told::masks_not_read(recipe, store);
+        if share.warns {
+            warnings::long_warmup(recipe.schedule.warmup_steps, total_steps);
+            warnings::masks_not_read(recipe, store);
             for said in recipe.without_effect() {
                 tracing::warn!("{said}");
             }
@@ -84,7 +84,7 @@ impl<'a> Run<'a> {
         fit::check_norms(recipe, &learner.network, store, together)?;
         let contract = contract_of(recipe, store, &network, &normalisation);
         let loader = loader_of(recipe, channels, normalisation, learner.network.backend());
-        let judging = Judging {
+        let settings = EvaluatorSettings {
             batch: local_batch.samples(),
             loader: LoaderConfig {
                 augmentation: Augmentation::default(),
@@ -95,7 +95,7 @@ impl<'a> Run<'a> {
             best_by: recipe.training.best_by,
         };
         let (evaluator, validation_samples) =
-            evaluator_of(recipe, store, judging, (place, share.tells))?;
+            evaluator_of(recipe, store, settings, (place, share.warns))?;
         let (training, epoch) = (&recipe.training, steps_per_epoch as u64);
         Ok(Self {
             recipe,
@@ -122,7 +122,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Refuses ranks whose recipe, data or program differ.
+    /// Fails if the ranks' recipes, data or programs differ.
     fn check_agreement(&self, team: &mut Team) -> Result<()> {
         let store = self.store;
         let parameters = self.learner.network.parameters();
@@ -131,15 +131,15 @@ impl<'a> Run<'a> {
             .collect();
         let steps = self.samples.steps_per_epoch().to_string();
         let found = store.found_boxes_hash().unwrap_or("");
-        // Ranks of different data types would keep equal parameters, since gradients are summed. But what is learnt
-        // would depend on which rank computes which samples.
+        // With different data types the parameters would stay equal, since gradients are summed, but the result would
+        // depend on which rank computes which samples.
         let dtype = format!("{:?}", self.learner.storage.dtype).to_lowercase();
         let facts = Facts::new()
             .with_text("the program", code::version())
             .with_text("the recipe", self.recipe.lines())
             .with("the data", store.data_hash().as_bytes())
             .with("the boxes", store.boxes_hash().unwrap_or("").as_bytes())
-            // Of `detection.pseudo_labels`, whose file may lie on the disk of each node.
+            // The file of `detection.pseudo_labels` may lie on each node's own disk.
             .with("the table of found boxes", found.as_bytes())
             .with_text("the network", shapes.join("\n"))
             .with_text("the number of steps of an epoch", steps)
@@ -148,13 +148,13 @@ impl<'a> Run<'a> {
         team.check_facts(&facts)
     }
 
-    /// The recorder of metrics and times, on the first rank; none on the others.
+    /// Opens the recorder of metrics and times on the first rank; `None` on the others.
     fn open_recorder(&self) -> Result<Option<Recorder>> {
         let step = self.learner.progress.step;
         let again = self.standing.iter().flat_map(|s| &s.validating);
         let mut again: Vec<u64> = again.map(|(_, step)| *step).collect();
         if again.is_empty() && self.validation_due {
-            // An earlier call may have validated, and been killed before the checkpoint that says so.
+            // An earlier call may have validated and then been killed before it saved a checkpoint.
             again.push(step);
         }
         let open = |dir: &RunDir| Recorder::open(dir, step, &again);
@@ -162,7 +162,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Steps of a whole run on one rank: those of the recipe, whose epochs have as many as the store has samples for.
+/// The number of steps of a whole run on one rank; epochs are converted by the number of samples in the store.
 ///
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
@@ -173,14 +173,14 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     Ok(recipe.training.total_steps(samples.steps_per_epoch()))
 }
 
-/// Samples of an epoch of all ranks (clips, for a network over time) that have labels. Samples without labels come
-/// besides, as many as `detection.unlabelled_per_batch` says.
+/// Samples with labels (clips, for a network over time) per epoch over all ranks. Samples without labels come on top,
+/// as `detection.unlabelled_per_batch` says.
 ///
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
 pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
     let ids = store.ids(Split::Train);
-    // Whether there are enough for a step of many ranks is checked when the ranks are known.
+    // Whether they suffice for a step of many ranks is checked once the number of ranks is known.
     let config = samples::shuffled(recipe.seed, Place::ALONE, 1);
     let least = LocalBatch {
         labelled: 1,
@@ -193,13 +193,13 @@ pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
     Ok(samples.of_epoch())
 }
 
-/// The batch of each of the ranks that do a step together.
+/// The batch of each rank of a step.
 fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
     recipe.local_batch(place.ranks).map_err(JobError::recipe)
 }
 
-/// The samples that teach the recipe's task, shuffled by this seed for the rank at this place among those that share
-/// them; for a detector also which of them have labels that are used.
+/// The samples that teach the recipe's task, shuffled by this seed, for the rank at this place; for a detector also the
+/// samples whose labels are used.
 fn teaching(
     recipe: &Recipe,
     store: &Store,
@@ -220,7 +220,7 @@ fn teaching(
     Ok((samples.in_batches(accumulate), labelled))
 }
 
-/// The recipe's network, with as many inputs and outputs as its data and its task have.
+/// The recipe's network, with inputs and outputs to match its data and task.
 pub(super) fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
     NetworkConfig {
         channels_in: channels,
@@ -232,7 +232,7 @@ pub(super) fn network_of(recipe: &Recipe, channels: usize) -> NetworkConfig {
     }
 }
 
-/// The contract of the run's models, before the first step.
+/// The contract of the run's models before the first step.
 fn contract_of(
     recipe: &Recipe,
     store: &Store,
@@ -248,14 +248,14 @@ fn contract_of(
     }
 }
 
-/// Weights of the classes of masks: those of the recipe, or computed from how frequent each class is in the store.
+/// Class weights of masks: from the recipe, or computed from the class frequencies of the store.
 fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     if let Some(weights) = &recipe.loss.class_weights {
         return Ok(weights.clone());
     }
     let network = &recipe.network;
     let boxes_alone = network.name.is_detector() && network.mask_classes == 0;
-    // A network that gives boxes alone has no use for them, and its store may have no masks.
+    // A network that only outputs boxes does not use them, and its store may have no masks.
     if boxes_alone && store.masked_ids(Split::Train).is_empty() {
         return Ok(vec![1.0; Class::ALL.len()]);
     }
@@ -265,7 +265,7 @@ fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     Ok(store.class_weights(recipe.loss.weighting)?)
 }
 
-/// What decides which samples come when: `deal` and, for a detector, the hash of the boxes that it learns from.
+/// Extends `deal` by what else decides the sample order of a detector: the hash of its boxes.
 fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
     match (recipe.task, store.boxes_hash()) {
         (Task::Detect, Some(hash)) => {
@@ -276,7 +276,7 @@ fn with_boxes(deal: String, recipe: &Recipe, store: &Store) -> String {
     }
 }
 
-/// Channels of the batches: those of the recipe, or all of the store.
+/// Channels of the batches: those of the recipe, or all in the store.
 pub(super) fn channels<'a>(recipe: &'a Recipe, store: &'a Store) -> &'a [Variable] {
     let chosen = recipe.data.channels.as_deref();
     chosen.unwrap_or_else(|| store.channels())

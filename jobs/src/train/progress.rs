@@ -1,4 +1,4 @@
-//! What a run tells while it goes and when it ends.
+//! Progress events and the final report of a run.
 
 use super::early_stopping::EndedEarly;
 use super::evaluate::Scores;
@@ -18,7 +18,7 @@ pub struct Best {
     pub scores: Scores,
 }
 
-/// What happens during training.
+/// An event during training.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TrainEvent {
@@ -34,23 +34,23 @@ pub enum TrainEvent {
         epoch: u64,
         /// Its loss, gradient norm and learning rate.
         result: StepResult,
-        /// How long it took, waiting included.
+        /// Duration, including waits.
         seconds: f64,
-        /// How long it waited for data.
+        /// Time spent waiting for data.
         wait_seconds: f64,
     },
-    /// After the first step, if its backward pass did not reach some parameters: their whole gradient was exactly zero.
+    /// After the first step, if the backward pass did not reach some parameters: their whole gradient was exactly zero.
     WithoutGradient {
         /// Steps done.
         step: u64,
-        /// Their names.
+        /// Names of these parameters.
         parameters: Vec<String>,
     },
     /// After a validation.
     Validated {
         /// Steps done.
         step: u64,
-        /// How good the network is.
+        /// The network's scores.
         scores: Scores,
         /// Whether it is the best so far.
         best: bool,
@@ -68,21 +68,21 @@ pub enum TrainEvent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Outcome {
-    /// All steps are done, or the validations ended the run early.
+    /// All steps are done, or early stopping ended the run.
     Finished,
-    /// Told to stop, or out of time; the same call continues.
+    /// Asked to stop, or out of time; calling again resumes the run.
     Interrupted,
 }
 
-/// What came out of a run.
+/// The result of a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrainReport {
     /// How it ended.
     pub outcome: Outcome,
-    /// Why it ended before its last step, if it did.
+    /// Why it stopped early, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended_early: Option<EndedEarly>,
-    /// Steps done, those of earlier parts included.
+    /// Steps done, including earlier parts of the run.
     pub steps: u64,
     /// Steps that were skipped because the loss or the gradient was not finite.
     pub skipped_steps: u64,
@@ -94,16 +94,16 @@ pub struct TrainReport {
     pub seconds: f64,
     /// Ranks that trained together.
     pub ranks: usize,
-    /// Where the time of this rank went in this part; of a server of parameters, the mean over the ranks that compute.
+    /// Where the time of this rank went in this part; for a parameter server, the mean over the ranks that compute.
     pub spent: Spent,
-    /// How fast all ranks together were in this part, and how evenly they worked.
+    /// Throughput of all ranks together in this part, and how evenly the work was shared.
     pub balance: Balance,
-    /// Missing values that were replaced by the mean in this part, of all ranks together (of a group, on its ranks).
+    /// Missing values that were replaced by the mean in this part, over all ranks (with groups: those of the group).
     pub missing_values: u64,
-    /// With groups: how stale gradients were in this part; in turns, in all parts.
+    /// With groups: staleness of gradients in this part; in round-robin order, in all parts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub staleness: Option<StalenessSummary>,
-    /// The model to use.
+    /// The model file to use.
     #[serde(serialize_with = "crate::metrics::path_as_text")]
     pub model: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! What a run writes down while it goes.
+//! The files that a run writes as it proceeds.
 
 use super::TrainPlan;
 use super::evaluate::Scores;
@@ -11,10 +11,11 @@ use crate::tensorboard::EventWriter;
 use squall_data::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// A line of `timing.jsonl` ends with the first step after this many seconds of training, or with a checkpoint.
+/// Interval of `timing.jsonl`: a line ends with the first step after this many seconds of training, or with a
+/// checkpoint.
 const TIMING_SECONDS: f64 = 10.0;
 
-/// Writes metrics, times and TensorBoard's files of a run.
+/// Writes a run's metrics, times and TensorBoard files.
 #[derive(Debug)]
 pub(super) struct Recorder {
     metrics: JsonLines,
@@ -23,7 +24,7 @@ pub(super) struct Recorder {
     since: Since,
 }
 
-/// What was done since the last line of `timing.jsonl`.
+/// Sums since the last line of `timing.jsonl`.
 #[derive(Debug, Default)]
 struct Since {
     steps: f64,
@@ -33,12 +34,12 @@ struct Since {
 }
 
 impl Recorder {
-    /// Continues the files of a run that has done this many steps. What an interrupted part wrote about later steps is
-    /// removed, and so are the validations that will be done again.
+    /// Reopens the files of a run that has done this many steps. Removes what an interrupted part wrote about later
+    /// steps, and the validations that will be repeated.
     pub(super) fn open(run: &RunDir, step: u64, again: &[u64]) -> Result<Self> {
         truncate_after(&run.metrics(), step, again)?;
-        // The last step that was done stays, because it is not done again. TensorBoard forgets all of a step or
-        // nothing: if only the validation of a step is done again, its other numbers are written once more.
+        // The entries of the last completed step stay, because it is not repeated. TensorBoard can only drop a step as
+        // a whole: if only the validation of a step is repeated, its other numbers are written again.
         let first = again
             .iter()
             .fold(step + 1, |first, &at| first.min(at.max(1)));
@@ -47,7 +48,7 @@ impl Recorder {
             let metrics = read_metrics(&run.metrics())?;
             let forgotten = metrics.iter().filter(|metric| metric.step() >= first);
             for metric in forgotten {
-                tell(&mut events, metric)?;
+                write_scalars(&mut events, metric)?;
             }
         }
         Ok(Self {
@@ -58,7 +59,7 @@ impl Recorder {
         })
     }
 
-    /// Writes what the numbers depend on besides recipe and data.
+    /// Writes the facts that the numbers depend on besides recipe and data.
     pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
         let facts = serde_json::json!({
             "code_version": crate::code::version(),
@@ -87,7 +88,7 @@ impl Recorder {
         self.events.scalars(now(), step, &scalars)
     }
 
-    /// Whose gradient a step used, and how stale it was.
+    /// Records whose gradient a step used, and its staleness.
     pub(super) fn update(&mut self, step: u64, group: usize, staleness: u64) -> Result<()> {
         self.metrics.push(&Metric::Update {
             step,
@@ -97,7 +98,7 @@ impl Recorder {
         self.events.scalars(now(), step, &of_update(staleness))
     }
 
-    /// Writes down how stale gradients were so far.
+    /// Records the staleness of gradients so far.
     pub(super) fn staleness(&mut self, step: u64, staleness: &StalenessSummary) -> Result<()> {
         let staleness = staleness.clone();
         self.metrics.push(&Metric::Staleness { step, staleness })
@@ -131,7 +132,7 @@ impl Recorder {
         }
     }
 
-    /// Writes a line of `timing.jsonl` about the steps since the last one, if there are any.
+    /// Writes a line of `timing.jsonl` about the steps since the last one, if any.
     fn end_line(&mut self, step: u64) -> Result<()> {
         let since = std::mem::take(&mut self.since);
         if since.steps == 0.0 {
@@ -145,15 +146,14 @@ impl Recorder {
         })
     }
 
-    /// Writes what was measured until this step, and makes sure that all metrics are on the disk: before its
-    /// checkpoint.
+    /// Writes the measurements up to this step and syncs all metrics to disk; called before its checkpoint is saved.
     pub(super) fn sync(&mut self, step: u64) -> Result<()> {
         self.end_line(step)?;
         self.metrics.sync()
     }
 }
 
-/// The numbers of a step, named for TensorBoard.
+/// The numbers of a step, with their TensorBoard names.
 fn of_step(loss: f64, gradient_norm: f64, learning_rate: f32) -> [(&'static str, f64); 3] {
     [
         ("train/loss", loss),
@@ -166,8 +166,8 @@ fn of_update(staleness: u64) -> [(&'static str, f64); 1] {
     [("train/staleness", staleness as f64)]
 }
 
-/// Writes the numbers of a line of metrics for TensorBoard.
-fn tell(events: &mut EventWriter, metric: &Metric) -> Result<()> {
+/// Writes a metric to TensorBoard.
+fn write_scalars(events: &mut EventWriter, metric: &Metric) -> Result<()> {
     let step = metric.step();
     match metric {
         Metric::Step {
@@ -181,7 +181,7 @@ fn tell(events: &mut EventWriter, metric: &Metric) -> Result<()> {
         }
         Metric::Validation { scores, .. } => events.scalars(now(), step, &scores.scalars()),
         Metric::Update { staleness, .. } => events.scalars(now(), step, &of_update(*staleness)),
-        // A count over all steps so far is not for TensorBoard, which shows numbers of single steps.
+        // Cumulative counts are not for TensorBoard, which plots per-step values.
         Metric::Staleness { .. } => Ok(()),
     }
 }

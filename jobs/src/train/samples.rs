@@ -1,4 +1,4 @@
-//! Which samples a rank reads in which step: pure functions of the step.
+//! Which samples a rank reads in which step, as pure functions of the step.
 
 use super::share::Place;
 use crate::clips::{self, ClipShape};
@@ -10,35 +10,35 @@ use squall_data::store::Split;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// The samples whose labels are used, and those whose labels are not.
+/// Which samples have their labels used, and which do not.
 #[derive(Debug, Clone)]
 pub(super) struct Labelled {
-    /// Samples that teach boxes: labelled ones, or those of `detection.pseudo_labels`.
+    /// Samples that teach boxes: labelled, or covered by `detection.pseudo_labels`.
     pub boxes: Arc<HashSet<usize>>,
-    /// Samples whose labels are there, but not used.
+    /// Samples that have labels which are not used.
     pub withheld: Arc<HashSet<usize>>,
 }
 
-/// The samples that a run learns from: with labels and, for a semi-supervised detector, without.
+/// The training samples of a run: labelled ones and, for a semi-supervised detector, unlabelled ones.
 #[derive(Debug, Clone)]
 pub(super) struct Samples {
     /// Samples with labels.
     main: Sampler,
-    /// Samples without labels, of which every batch has some besides.
-    beside: Option<Sampler>,
-    /// The frames of every clip, for a network over time: then the samplers deal clips, by their numbers.
+    /// Unlabelled samples, of which every batch contains some.
+    unlabelled: Option<Sampler>,
+    /// The frames of every clip, for a network over time. The samplers then deal clip indices.
     clips: Option<Arc<Vec<Vec<usize>>>>,
-    /// Batches of a step on this rank, one after the other.
+    /// Consecutive batches per step on this rank.
     accumulate: usize,
 }
 
 impl Samples {
-    /// The same samples, with each step of this rank cut into `accumulate` batches.
+    /// Splits each step of this rank into `accumulate` batches.
     pub(super) fn in_batches(self, accumulate: usize) -> Self {
         Self { accumulate, ..self }
     }
 
-    /// The samples that have masks.
+    /// Selects the samples that have masks.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if no sample has a mask; [`JobError::Data`] if there are too few.
@@ -54,21 +54,21 @@ impl Samples {
         let main = Sampler::new(ids, config)?;
         Ok(Self {
             main,
-            beside: None,
+            unlabelled: None,
             clips: None,
             accumulate: 1,
         })
     }
 
-    /// The samples (or clips) whose boxes are used, and besides in every batch some of the others, as
-    /// `recipe.detection` says; also which samples have labels that are used. `batch` is how many of either kind a step
-    /// has on this rank.
+    /// Selects the samples (or clips) whose boxes are used and, for every batch, some of the others, as
+    /// `recipe.detection` says. Also returns which samples have their labels used. `batch` holds the number of each
+    /// kind per step on this rank.
     ///
-    /// A clip counts as one whose boxes are used if this holds for a frame that the network gives boxes for.
+    /// The boxes of a clip are used if they are used in any frame that the network outputs boxes for.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if no sample has boxes, none that is used holds one, none is left to learn without labels,
-    /// or no clip can be made; [`JobError::Data`] if there are too few of a kind.
+    /// [`JobError::Recipe`] if no sample has boxes, no used sample contains one, no sample is left to train on without
+    /// labels, or no clip can be made; [`JobError::Data`] if there are too few of a kind.
     pub(super) fn for_boxes(
         recipe: &Recipe,
         store: &Store,
@@ -83,18 +83,18 @@ impl Samples {
             return Err(JobError::recipe(reason.into()));
         }
         let mut labelled: HashSet<usize> = used.into_iter().collect();
-        let beside = recipe.detection.unlabelled_per_batch;
+        let unlabelled = recipe.detection.unlabelled_per_batch;
         let config_of = |batch| SamplerConfig { batch, ..config };
         let (clips, every) = match recipe.clips() {
             Some(shape) => (Some(clips_of(store, &ids, shape)?), shape.every),
             None => (None, 1),
         };
-        // What samplers deal: the numbers of clips, or samples.
+        // The units that samplers deal: clip indices or samples.
         let units: Vec<usize> = match &clips {
             Some(clips) => (0..clips.len()).collect(),
             None => ids,
         };
-        // Whether `such` holds for a sample of the unit that the network gives boxes for.
+        // Whether `such` holds for any sample of the unit that the network outputs boxes for.
         let has = |unit: &usize, such: &dyn Fn(&usize) -> bool| {
             let frames = frames_of(clips.as_deref(), unit);
             frames.iter().step_by(every).any(such)
@@ -104,16 +104,17 @@ impl Samples {
             (units.into_iter()).partition(|unit| has(unit, &is_labelled));
         let has_box =
             |id: &usize| is_labelled(id) && store.boxes(*id).is_some_and(|boxes| !boxes.is_empty());
-        // Where every node holds a part of the store, another one may have the boxes that this one lacks.
+        // If each node holds only a part of the store, the boxes may be on another node.
         if !store.is_partial() && !teaching.iter().any(|unit| has(unit, &has_box)) {
             return Err(no_box(recipe, labelled.len(), with_boxes.len()));
         }
-        check_beside(recipe, store, &others, labelled.len())?;
+        check_unlabelled(recipe, store, &others, labelled.len())?;
         let main = Sampler::new(teaching, config_of(batch.labelled))?;
-        let beside = (beside > 0).then(|| sampler_beside(others, config_of(batch.unlabelled)));
+        let unlabelled =
+            (unlabelled > 0).then(|| unlabelled_sampler(others, config_of(batch.unlabelled)));
         let samples = Self {
             main,
-            beside: beside.transpose()?,
+            unlabelled: unlabelled.transpose()?,
             clips: clips.map(Arc::new),
             accumulate: 1,
         };
@@ -128,29 +129,29 @@ impl Samples {
         Ok((samples, taught))
     }
 
-    /// Samples, or clips, with labels and without.
+    /// Number of samples, or clips, with and without labels.
     pub(super) fn count(&self) -> usize {
-        self.main.samples() + self.beside.as_ref().map_or(0, Sampler::samples)
+        self.main.samples() + self.unlabelled.as_ref().map_or(0, Sampler::samples)
     }
 
-    /// Samples, or clips, of an epoch: those with labels.
+    /// Number of labelled samples, or clips, per epoch.
     pub(super) fn of_epoch(&self) -> usize {
         self.main.samples()
     }
 
-    /// Steps of an epoch, in which every sample with labels comes once.
+    /// Steps per epoch, in which every labelled sample appears once.
     pub(super) fn steps_per_epoch(&self) -> usize {
         self.main.steps_per_epoch()
     }
 
-    /// Where a step lies in its epoch.
+    /// Position of a step in its epoch.
     pub(super) fn cursor(&self, step: u64) -> Cursor {
         self.main.cursor(step)
     }
 
-    /// This rank's batches of a run that has done `done` steps: first those of the steps `left`, which groups had under
-    /// way when the run stopped, then those of the steps that follow, without end.
-    pub(super) fn going_on_from(
+    /// This rank's batches after `done` steps, without end: first those of the steps `left`, which groups had in
+    /// progress when the run stopped, then those of the following steps.
+    pub(super) fn resuming_from(
         &self,
         done: u64,
         left: &[u64],
@@ -182,22 +183,22 @@ impl Samples {
         let batches = move |plan| split(plan, accumulate);
         let main = self.main.endless(self.main.cursor(step));
         let main = main.flat_map(batches);
-        let Some(beside) = &self.beside else {
+        let Some(unlabelled) = &self.unlabelled else {
             return Box::new(main.map(in_frames));
         };
-        let beside = beside.endless(beside.cursor(step));
-        let beside = beside.flat_map(batches);
-        let both = main.zip(beside).map(|(main, beside)| BatchPlan {
+        let unlabelled = unlabelled.endless(unlabelled.cursor(step));
+        let unlabelled = unlabelled.flat_map(batches);
+        let both = main.zip(unlabelled).map(|(main, unlabelled)| BatchPlan {
             at: main.at,
-            ids: [main.ids, beside.ids].concat(),
-            // Each kind has epochs of its own, so that a sample that comes again is augmented in another way.
-            epochs: [main.epochs, beside.epochs].concat(),
+            ids: [main.ids, unlabelled.ids].concat(),
+            // Each kind has its own epoch count, so that a repeated sample is augmented differently.
+            epochs: [main.epochs, unlabelled.epochs].concat(),
         });
         Box::new(both.map(in_frames))
     }
 }
 
-/// The samples of a step in this many batches of equal length.
+/// Splits the samples of a step into this many batches of equal length.
 fn split(plan: BatchPlan, batches: usize) -> Vec<BatchPlan> {
     if batches == 1 {
         return vec![plan];
@@ -211,13 +212,13 @@ fn split(plan: BatchPlan, batches: usize) -> Vec<BatchPlan> {
     (0..batches).map(|batch| of_batch(batch * each)).collect()
 }
 
-/// Deals samples without labels in an order of their own. Shuffled like those with labels, each of them would share its
-/// batch with the same labelled sample in every epoch, where there are as many of either kind.
-fn sampler_beside(ids: Vec<usize>, config: SamplerConfig) -> Result<Sampler> {
+/// Deals unlabelled samples in an order of their own. If they were shuffled like the labelled ones and there were as
+/// many of either kind, each would share its batch with the same labelled sample in every epoch.
+fn unlabelled_sampler(ids: Vec<usize>, config: SamplerConfig) -> Result<Sampler> {
     Ok(Sampler::new(ids, config)?.for_purpose("sampler beside"))
 }
 
-/// Those of these samples that have boxes, and those whose boxes are used.
+/// Returns the samples that have boxes, and those whose boxes are used.
 pub(super) fn used_labels(
     recipe: &Recipe,
     store: &Store,
@@ -229,7 +230,7 @@ pub(super) fn used_labels(
     Ok((with_boxes, used))
 }
 
-/// The samples of a unit that a sampler deals: the frames of the clip with this number, or the sample itself.
+/// The samples of a unit: the frames of the clip with this index, or the sample itself.
 fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize] {
     match clips {
         Some(clips) => &clips[*unit],
@@ -237,20 +238,25 @@ fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize
     }
 }
 
-/// Refuses `detection.unlabelled_per_batch` where the store has no samples for it: `others` are those whose boxes are
-/// not used.
-fn check_beside(recipe: &Recipe, store: &Store, others: &[usize], labelled: usize) -> Result<()> {
-    let beside = recipe.detection.unlabelled_per_batch;
-    if beside == 0 {
+/// Rejects `detection.unlabelled_per_batch` if the store has no samples for it: `others` are those whose boxes are not
+/// used.
+fn check_unlabelled(
+    recipe: &Recipe,
+    store: &Store,
+    others: &[usize],
+    labelled: usize,
+) -> Result<()> {
+    let unlabelled = recipe.detection.unlabelled_per_batch;
+    if unlabelled == 0 {
         return Ok(());
     }
     if others.is_empty() {
         return Err(JobError::recipe(format!(
-            "`detection.unlabelled_per_batch`: expected 0, found {beside}: all {labelled} training samples have boxes that are used, so that \
+            "`detection.unlabelled_per_batch`: expected 0, found {unlabelled}: all {labelled} training samples have boxes that are used, so that \
              none is left to learn from without: lower `detection.labelled_share`, or stage with --keep-unlabelled"
         )));
     }
-    // A recipe without masks has been checked by itself; whether samples without boxes have masks only the store says.
+    // A recipe without masks has already been checked; only the store knows whether samples without boxes have masks.
     let mask_alone = |&id: &usize| {
         let sample = &store.samples()[id];
         sample.has_mask() && store.boxes(id).is_none()
@@ -258,14 +264,14 @@ fn check_beside(recipe: &Recipe, store: &Store, others: &[usize], labelled: usiz
     let masks = recipe.network.mask_classes > 0 && recipe.detection.pseudo_labels.is_none();
     if masks && !others.iter().any(mask_alone) {
         return Err(JobError::recipe(format!(
-            "`detection.unlabelled_per_batch`: expected 0, found {beside}: no sample whose boxes are not used has a mask that is, so \
+            "`detection.unlabelled_per_batch`: expected 0, found {unlabelled}: no sample whose boxes are not used has a mask that is, so \
              samples without labels would teach nothing"
         )));
     }
     Ok(())
 }
 
-/// The error where no sample whose boxes are used holds a box.
+/// The error when no sample whose boxes are used contains a box.
 fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
     let way_out = match used < labelled {
         true => "raise `detection.labelled_share`, or draw others by `detection.labelled_seed`",
@@ -281,7 +287,7 @@ fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
     ))
 }
 
-/// The error of a recipe for masks where there are none to learn from.
+/// The error when a mask recipe has no masks to train on.
 pub(super) fn without_masks() -> JobError {
     JobError::recipe(
         "no training sample of the store has a mask, and this recipe learns masks: stage it with --labels, or, where the store has boxes, \
@@ -290,7 +296,7 @@ pub(super) fn without_masks() -> JobError {
     )
 }
 
-/// The samples of every clip of these samples.
+/// The samples of every clip that can be made of these samples.
 fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<usize>>> {
     let (ids, times, step) = clips::in_time(store, ids);
     let clips = clips::whole(&times, step, shape);
@@ -307,8 +313,7 @@ fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<us
     Ok(clips.into_iter().map(of_clip).collect())
 }
 
-/// The sampler's settings for a rank's part of the samples: shuffled by `seed`, at its place among those that share
-/// them.
+/// Sampler settings of a rank's share of the samples: shuffled by `seed`, at its place among the ranks that share them.
 pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
     SamplerConfig {
         shuffle: Some(seed),
@@ -328,7 +333,7 @@ mod tests {
         let config = |batch| shuffled(3, Place::ALONE, batch);
         Samples {
             main: Sampler::new((0..labelled).collect(), config(1)).unwrap(),
-            beside: Some(sampler_beside((100..100 + others).collect(), config(2)).unwrap()),
+            unlabelled: Some(unlabelled_sampler((100..100 + others).collect(), config(2)).unwrap()),
             clips: None,
             accumulate: 1,
         }
@@ -338,9 +343,9 @@ mod tests {
     fn labelled_samples_meet_others_in_every_epoch() {
         let config = shuffled(3, Place::ALONE, 1);
         let main = Sampler::new((0..20).collect(), config).unwrap();
-        let beside = sampler_beside((100..120).collect(), config).unwrap();
+        let unlabelled = unlabelled_sampler((100..120).collect(), config).unwrap();
         for epoch in 0..3 {
-            let pairs = main.order(epoch).into_iter().zip(beside.order(epoch));
+            let pairs = main.order(epoch).into_iter().zip(unlabelled.order(epoch));
             let same = pairs.filter(|(id, other)| id + 100 == *other).count();
             assert!(same < 10, "{same} of 20 in epoch {epoch}");
         }
@@ -351,9 +356,9 @@ mod tests {
     fn steps_that_were_under_way_come_first() {
         let samples = mixed(5, 4);
         let plan = |step| samples.starting_at(step).next().unwrap();
-        let found: Vec<BatchPlan> = samples.going_on_from(7, &[2, 4]).take(4).collect();
+        let found: Vec<BatchPlan> = samples.resuming_from(7, &[2, 4]).take(4).collect();
         assert_eq!(found, [2, 4, 9, 10].map(plan));
-        let found: Vec<BatchPlan> = samples.going_on_from(7, &[]).take(2).collect();
+        let found: Vec<BatchPlan> = samples.resuming_from(7, &[]).take(2).collect();
         assert_eq!(found, [7, 8].map(plan));
     }
 
@@ -378,7 +383,7 @@ mod tests {
             let config = |batch| shuffled(3, Place { rank, ranks }, batch);
             Samples {
                 main: Sampler::new((0..17).collect(), config(labelled)).unwrap(),
-                beside: Some(sampler_beside((100..111).collect(), config(others)).unwrap()),
+                unlabelled: Some(unlabelled_sampler((100..111).collect(), config(others)).unwrap()),
                 clips: None,
                 accumulate: 1,
             }

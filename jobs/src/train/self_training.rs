@@ -1,8 +1,8 @@
-//! Boxes that another network found, learnt from as if they were labels.
+//! Pseudo-labels: trains on boxes found by another network as if they were labels.
 //!
 //! # Source
-//! Sohn et al. 2020 (STAC, arXiv:2005.04757): a teacher learns from the labelled samples, its sure boxes on the others
-//! are the labels of a student, whose fields are turned at random.
+//! Sohn et al. 2020 (STAC, arXiv:2005.04757): a teacher trains on the labelled samples; its confident boxes on the
+//! other samples are the labels of a student, whose fields are augmented at random.
 
 use super::samples::used_labels;
 use crate::error::{JobError, Result};
@@ -12,12 +12,12 @@ use squall_data::{BoxFrames, GeoBox, Store, TrackedBox, boxes};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-/// The store with the boxes of `detection.pseudo_labels` for training samples whose own labels are not used; the store
-/// itself where the recipe names none.
+/// Returns the store with the boxes of `detection.pseudo_labels` on training samples whose own labels are not used, or
+/// the store itself if the recipe names no such file.
 ///
 /// # Errors
-/// [`JobError::Recipe`] if nothing can be learnt from the file, or the store is a local copy of a part;
-/// [`JobError::Data`] if it cannot be read.
+/// [`JobError::Recipe`] if the file offers nothing to train on, or the store is a partial local copy;
+/// [`JobError::Data`] if the file cannot be read.
 pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Store>> {
     let Some(path) = &recipe.detection.pseudo_labels else {
         return Ok(Arc::clone(store));
@@ -53,7 +53,7 @@ pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Stor
     Ok(Arc::new(own.with_found_boxes(found)))
 }
 
-/// The sure boxes of every training sample whose labels are not used, where the file has its time.
+/// The confident boxes of every training sample whose labels are not used, where the file covers its time.
 fn found_in(
     recipe: &Recipe,
     store: &Store,

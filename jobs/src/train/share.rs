@@ -1,4 +1,4 @@
-//! Which training samples a rank deals with which others.
+//! Which training samples a rank shares with which other ranks.
 
 use super::team::Team;
 use crate::error::{JobError, Result};
@@ -6,36 +6,38 @@ use squall_data::store::Split;
 use squall_data::{Store, staging};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// One rank among several.
+/// The position of a rank among several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Place {
-    /// Which of them, from 0.
+    /// The rank's index, from 0.
     pub rank: usize,
-    /// How many there are.
+    /// The number of ranks.
     pub ranks: usize,
 }
 
 impl Place {
-    /// A rank without others.
+    /// A single rank.
     pub const ALONE: Self = Self { rank: 0, ranks: 1 };
 }
 
-/// The training samples that a rank deals with others, and its place among those.
+/// The training samples that a rank shares with others, and its position among them.
 pub(super) struct Share {
     pub ids: Vec<usize>,
-    /// Seed of the order of these samples; nodes with different samples have different seeds.
+    /// Seed of the order of these samples; nodes that hold different samples have different seeds.
     pub shuffle_seed: u64,
     pub place: Place,
-    /// This rank among those that do steps together, of which some may have other samples.
+    /// This rank's position among the ranks of a step, some of which may have other samples.
     pub step_place: Place,
-    /// Whether this rank warns, for all ranks of the job, of what is wrong with recipe and store.
-    pub tells: bool,
-    /// What decides which samples come when, besides the seed: the same when a run goes on.
+    /// Whether this rank logs warnings about recipe and store, on behalf of all ranks of the job.
+    pub warns: bool,
+    /// A hash of which node holds which samples. It decides the sample order besides the seed, so a resumed run must
+    /// have the same one.
     pub deal: String,
 }
 
 impl Share {
-    /// All samples among the ranks of every group, of which this is one. All ranks of a team call it.
+    /// Shares all samples among the ranks of every group; this rank is in one of the groups. All ranks of a team call
+    /// it.
     pub(super) fn in_groups(
         store: &Store,
         seed: u64,
@@ -52,12 +54,12 @@ impl Share {
             shuffle_seed: seed,
             place,
             step_place: place,
-            tells: team.is_first(),
+            warns: team.is_first(),
             deal: String::new(),
         })
     }
 
-    /// All samples among all ranks; where stores are local copies that hold a part, those of the node among its ranks.
+    /// Shares all samples among all ranks; if stores are partial local copies, those of each node among its ranks.
     pub(super) fn agree(store: &Store, seed: u64, team: &mut Team) -> Result<Self> {
         let ids = store.ids(Split::Train);
         let step_place = team.place();
@@ -67,7 +69,7 @@ impl Share {
                 shuffle_seed: seed,
                 place: step_place,
                 step_place,
-                tells: team.is_first(),
+                warns: team.is_first(),
                 deal: String::new(),
             });
         }
@@ -93,7 +95,7 @@ impl Share {
         }
         let (shuffle_seed, fingerprint) = staging::shuffle_seed(seed, &here);
         // Only the first rank of a node counts: the samples of a node's step do not depend on how many ranks share
-        // them, as long as these are the same share of all ranks.
+        // them, as long as the node has the same share of all ranks.
         let part = match place.rank {
             0 => (place.ranks as f64 / step_place.ranks as f64).to_bits(),
             _ => 0,
@@ -110,7 +112,7 @@ impl Share {
             shuffle_seed,
             place,
             step_place,
-            tells: team.is_first(),
+            warns: team.is_first(),
             deal: format!("{:016x}", xxh3_64(bytemuck::cast_slice(&nodes))),
         })
     }

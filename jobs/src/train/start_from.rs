@@ -1,4 +1,4 @@
-//! The weights of a model file as initial values: `training.start_from`.
+//! Initial weights from a model file: `training.start_from`.
 
 use super::step::Learner;
 use crate::contract::Contract;
@@ -9,10 +9,10 @@ use squall_model::{NetworkConfig, StoredFile, Tensors};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Takes the weights of a model file as initial values.
+/// Loads the weights of a model file as initial values.
 pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
     let file = StoredFile::open(path)?;
-    // Refused here: a training from such weights would diverge at once, and its error would not name the file.
+    // Checked here because training would diverge at once, with an error that does not name the file.
     check_finite(path, &file)?;
     let theirs = Contract::of(&file.facts, path)?;
     let names = |contract: &Contract| {
@@ -65,10 +65,10 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
     Ok(())
 }
 
-/// Leftover weights named one by one in an error; the rest is counted.
+/// Leftover weights that an error names; the rest is counted.
 const NAMED: usize = 3;
 
-/// The tensors of a model file that a network has no place for.
+/// The tensors of a model file that do not exist in the network.
 fn leftover(file: &StoredFile<'_>, learner: &Learner) -> Vec<String> {
     let parameters = learner.network.parameters();
     let places: HashSet<&str> = (parameters.iter().map(|p| p.name.as_str()))

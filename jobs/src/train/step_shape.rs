@@ -1,22 +1,22 @@
-//! What a step and an epoch are: a run goes on only where both stay.
+//! The shape of a step and an epoch: a run resumes only if both are unchanged.
 
 use super::checkpoint::CheckpointFacts;
 use crate::recipe::LocalBatch;
 
-/// What a step and an epoch are.
+/// The shape of a step and an epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StepShape {
-    /// Ranks that do a step together.
+    /// Ranks of a step.
     pub ranks: usize,
-    /// Samples of a step on each of them.
+    /// Samples per step on each rank.
     pub batch: LocalBatch,
-    /// Steps of an epoch of the samples that teach directly.
+    /// Steps per epoch, counting the samples that teach directly.
     pub steps_per_epoch: usize,
 }
 
 impl StepShape {
-    /// Why the run of a checkpoint cannot go on as this one; none if it can. Old checkpoints do not say how many
-    /// samples of a step have no labels: it was the number of the recipe, `unlabelled_key`, on each rank.
+    /// Returns why a checkpoint's run cannot resume with this shape, or `None` if it can. Old checkpoints lack the
+    /// number of unlabelled samples per step: it was the recipe's `unlabelled_key` on each rank.
     pub(super) fn differs(&self, was: &CheckpointFacts, unlabelled_key: usize) -> Option<String> {
         let (ranks, samples) = was.ranks;
         let unlabelled = was.unlabelled.unwrap_or(unlabelled_key);
@@ -37,12 +37,12 @@ impl StepShape {
     }
 }
 
-/// Samples of a step over all ranks: those with labels, those without.
+/// Samples per step over all ranks, labelled and unlabelled.
 fn of_all(ranks: usize, batch: LocalBatch) -> [usize; 2] {
     [batch.labelled, batch.unlabelled].map(|samples| ranks.saturating_mul(samples))
 }
 
-/// Says what a step was and what it would be, each by ranks and what they take.
+/// Describes the old and the new shape of a step.
 fn other_step(was: (usize, LocalBatch), is: (usize, LocalBatch)) -> String {
     let [all, now] = [was, is].map(|(ranks, batch)| of_all(ranks, batch));
     if all[1] == 0 && now[1] == 0 {

@@ -1,7 +1,7 @@
-//! Where the time of training goes: sums for the report, and a Chrome trace of single steps.
+//! Where training time goes: totals for the report, and a Chrome trace of single steps.
 //!
-//! Open a trace in `chrome://tracing` or Perfetto; every rank is a process; its reading, its computation, its
-//! communication and the phases of that are threads.
+//! Open a trace in `chrome://tracing` or Perfetto. Every rank is a process; its reading, computation, communication and
+//! phases are threads.
 
 use crate::comm::reducer::Reduced;
 use crate::error::Result;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Seconds of this rank by what it did.
+/// Seconds of this rank by activity.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Spent {
@@ -24,14 +24,14 @@ pub struct Spent {
     pub forward: f64,
     /// Backward pass.
     pub backward: f64,
-    /// Waiting for gradients of other ranks, and for servers of parameters, after the backward pass: communication that
-    /// is not hidden by computation.
+    /// Waiting for gradients of other ranks, and for parameter servers, after the backward pass: communication that
+    /// computation does not hide.
     pub exchange: f64,
-    /// Waiting for batch statistics of other ranks, within either pass.
+    /// Waiting for batch statistics of other ranks, in either pass.
     pub statistics: f64,
-    /// Changing the parameters.
+    /// Updating the parameters.
     pub update: f64,
-    /// Sums of buckets, hidden or not; NaN where a GPU sums them, because the host cannot measure that.
+    /// Reducing buckets, hidden or not; NaN if a GPU reduces them, because the host cannot measure that.
     pub communication: f64,
 }
 
@@ -49,7 +49,7 @@ impl Spent {
         mean
     }
 
-    /// Seconds of computing: what a rank does whether or not there are others.
+    /// Seconds of computation, which do not depend on other ranks.
     pub fn computing(&self) -> f64 {
         self.forward + self.backward + self.update
     }
@@ -59,32 +59,33 @@ impl Spent {
         self.exchange + self.statistics
     }
 
-    /// Seconds of steps.
+    /// Total seconds of steps.
     pub fn steps(&self) -> f64 {
         self.input + self.computing() + self.waiting()
     }
 
-    /// The share of communication that computation hid; none without communication, or where its time is not known.
+    /// The share of communication that was hidden by computation; `None` without communication, or if its time is
+    /// unknown.
     pub fn hidden(&self) -> Option<f64> {
         (self.communication > 0.0).then(|| (1.0 - self.exchange / self.communication).max(0.0))
     }
 }
 
-/// How ranks shared the work of a run, as far as this part of it went.
+/// How the ranks shared the work of this part of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Balance {
-    /// Samples that all ranks together learnt from in a second of training steps.
+    /// Samples per second of training steps, over all ranks.
     pub samples_per_second: f64,
-    /// Floating-point operations a second of all ranks together, counted from the network's shapes.
+    /// Floating-point operations per second over all ranks, counted from the network's shapes.
     pub flops_per_second: f64,
-    /// By how much the rank that computed longest exceeds the mean over ranks, as a share of the mean.
+    /// How much the slowest rank's computing time exceeds the mean over ranks, as a share of the mean.
     pub imbalance: f64,
-    /// Which rank that is.
+    /// The slowest rank.
     pub slowest: usize,
 }
 
 impl Balance {
-    /// The balance of ranks that spent their time like this on `samples` samples of `flops` operations each.
+    /// The balance of ranks with these times, for `samples` samples of `flops` operations each.
     pub(super) fn of(ranks: &[Spent], samples: f64, flops: f64) -> Self {
         let computing = |rank: &usize| ranks[*rank].computing();
         let slowest = (0..ranks.len()).max_by(|a, b| computing(a).total_cmp(&computing(b)));
@@ -110,7 +111,7 @@ impl Balance {
     }
 }
 
-/// What a rank spends the time of a step on.
+/// A phase of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StepPhase {
     Input,
@@ -125,7 +126,7 @@ pub(crate) enum StepPhase {
 struct Event {
     name: String,
     ph: &'static str,
-    /// Microseconds since the start, and how many.
+    /// Start and duration in microseconds.
     ts: f64,
     dur: f64,
     pid: usize,
@@ -134,28 +135,28 @@ struct Event {
     args: Option<Size>,
 }
 
-/// The size of what an entry is about.
+/// The size of what an entry describes.
 #[derive(Debug, Clone, Copy, Serialize)]
 struct Size {
     bytes: usize,
 }
 
-/// Where the time of one rank goes: sums of all steps, and a trace of some.
+/// Where the time of one rank goes: totals over all steps, and a trace of some.
 #[derive(Debug)]
 pub(crate) struct Timeline {
     start: Instant,
     rank: usize,
-    /// Steps that are still to be traced.
+    /// Number of steps still to trace.
     left: usize,
-    /// Nanoseconds of waiting for batch statistics since the last note.
+    /// Nanoseconds spent waiting for batch statistics since last read.
     waited: Arc<AtomicU64>,
     events: Vec<Event>,
-    /// Sums since the start.
+    /// Totals since the start.
     pub spent: Spent,
 }
 
 impl Timeline {
-    /// Traces the first `steps` steps.
+    /// Creates a timeline that traces the first `steps` steps.
     pub fn new(rank: usize, steps: usize, waited: Arc<AtomicU64>) -> Self {
         Self {
             start: Instant::now(),
@@ -167,7 +168,7 @@ impl Timeline {
         }
     }
 
-    /// Notes a phase that began at `since` and ends now; gives now.
+    /// Records a phase that began at `since` and ends now; returns now.
     pub fn note(&mut self, phase: StepPhase, since: Instant) -> Instant {
         let now = Instant::now();
         let seconds = now.duration_since(since).as_secs_f64();
@@ -185,15 +186,15 @@ impl Timeline {
         now
     }
 
-    /// Notes when the batch at hand was read, beside whatever else was done then.
+    /// Records when the current batch was read, in parallel to other work.
     pub fn read(&mut self, when: &Range<Instant>) {
         self.push("read".to_string(), "reading", when.start, when.end);
     }
 
-    /// Notes a bucket that was summed.
+    /// Records a reduced bucket.
     pub fn bucket(&mut self, reduced: &Reduced) {
         let took = reduced.finished.duration_since(reduced.started);
-        // A bucket on a GPU comes back when its sum has begun.
+        // A bucket on a GPU comes back as soon as its reduction has been launched.
         self.spent.communication += match reduced.lent.is_some() {
             true => f64::NAN,
             false => took.as_secs_f64(),
@@ -216,7 +217,7 @@ impl Timeline {
         }
     }
 
-    /// Adds an entry while steps are traced.
+    /// Adds a trace entry, if steps are being traced.
     fn push(
         &mut self,
         name: String,
@@ -240,7 +241,7 @@ impl Timeline {
         self.events.last_mut()
     }
 
-    /// Notes the end of a step; after the last traced one writes `trace.rankN.json` into the run's folder.
+    /// Records the end of a step; after the last traced step, writes `trace.rankN.json` into the run's folder.
     pub fn step(&mut self, folder: &Path) -> Result<()> {
         if self.left == 0 {
             return Ok(());
@@ -252,7 +253,7 @@ impl Timeline {
         self.write(folder)
     }
 
-    /// Notes the end of the run. If it came before the last step to be traced, writes the steps that were.
+    /// Records the end of the run; if some steps were still to be traced, writes the trace so far.
     pub fn end(&mut self, folder: &Path) -> Result<()> {
         if self.left == 0 || self.events.is_empty() {
             return Ok(());

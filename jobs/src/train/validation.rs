@@ -1,64 +1,68 @@
-//! What validations are made on: the samples of the store that have labels, if there are any.
+//! Sets up validation on the labelled samples of the store, if there are any.
 
-use super::evaluate::{Asked, Evaluator, Judging};
+use super::evaluate::{Evaluator, EvaluatorSettings, ScoredUnits};
 use super::share::Place;
 use crate::error::Result;
 use crate::recipe::{Recipe, Task};
 use squall_data::Store;
 use std::sync::Arc;
 
-/// What validates on the rank at a place, and on how many samples; none if the store has no validation samples with
-/// labels. The rank that `tells` then warns, for all.
+/// Returns the evaluator of the rank at a place, and the number of samples; `None` if the store has no labelled
+/// validation samples. The rank that `warns` then warns on behalf of all.
 pub(super) fn evaluator_of(
     recipe: &Recipe,
     store: &Arc<Store>,
-    judging: Judging,
-    (place, tells): (Place, bool),
+    settings: EvaluatorSettings,
+    (place, warns): (Place, bool),
 ) -> Result<(Option<Evaluator>, usize)> {
-    let asked = Asked::of(recipe, store);
-    let samples = judged(recipe, store, &asked, tells);
+    let scored = ScoredUnits::of(recipe, store);
+    let samples = judged(recipe, store, &scored, warns);
     if samples == 0 {
-        if tells {
+        if warns {
             tracing::warn!(
                 "the store has no validation samples with labels: the last model will be the best"
             );
         }
         return Ok((None, 0));
     }
-    let evaluator = Evaluator::new(store, asked, judging, place)?;
+    let evaluator = Evaluator::new(store, scored, settings, place)?;
     Ok((Some(evaluator), samples))
 }
 
-/// Whether the scores of validations can differ between networks: where a detector has nothing to find, every network
-/// has the same score.
+/// Whether validation scores can distinguish networks: if a detector has nothing to find, every network scores the
+/// same.
 pub fn has_validation(recipe: &Recipe, store: &Store) -> bool {
-    let (asked, masks) = (Asked::of(recipe, store), recipe.network.mask_classes > 0);
+    let (scored, masks) = (
+        ScoredUnits::of(recipe, store),
+        recipe.network.mask_classes > 0,
+    );
     let has_box = |id: usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
-    let tells = |id: usize| has_box(id) || masks && store.samples()[id].has_mask();
+    let distinguishes = |id: usize| has_box(id) || masks && store.samples()[id].has_mask();
     match recipe.task {
-        Task::Segment => asked.samples() > 0,
-        Task::Detect => asked.places().into_keys().any(tells),
+        Task::Segment => scored.samples() > 0,
+        Task::Detect => scored.places().into_keys().any(distinguishes),
     }
 }
 
-/// How many samples a validation scores.
-fn judged(recipe: &Recipe, store: &Store, asked: &Asked, tells: bool) -> usize {
+/// Number of samples that a validation scores.
+fn judged(recipe: &Recipe, store: &Store, scored: &ScoredUnits, warns: bool) -> usize {
     match recipe.task {
-        Task::Segment => asked.samples(),
-        // A mask is enough where the network gives masks, too.
-        Task::Detect => match labelled_for_validation(store, asked, tells) {
-            0 if recipe.network.mask_classes > 0 => asked.samples(),
+        Task::Segment => scored.samples(),
+        // A mask suffices if the network outputs masks, too.
+        Task::Detect => match labelled_for_validation(store, scored, warns) {
+            0 if recipe.network.mask_classes > 0 => scored.samples(),
             labelled => labelled,
         },
     }
 }
 
-/// How many samples with known boxes a validation scores. The rank that `tells` warns if none of them has a box.
-fn labelled_for_validation(store: &Store, asked: &Asked, tells: bool) -> usize {
-    let ids = asked.places().into_keys();
+/// Number of samples with known boxes that a validation scores. The rank that `warns` warns if none of them contains a
+/// box.
+fn labelled_for_validation(store: &Store, scored: &ScoredUnits, warns: bool) -> usize {
+    let ids = scored.places().into_keys();
     let labelled: Vec<usize> = ids.filter(|&id| store.boxes(id).is_some()).collect();
     let holds = |&id: &usize| store.boxes(id).is_some_and(|boxes| !boxes.is_empty());
-    if tells && !labelled.is_empty() && !labelled.iter().any(holds) {
+    if warns && !labelled.is_empty() && !labelled.iter().any(holds) {
         tracing::warn!(
             "none of the {} validation samples has a box: average precision has no value, and the last model will be the best",
             labelled.len()

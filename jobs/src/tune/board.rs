@@ -1,4 +1,4 @@
-//! The leaderboard: what trials have reached, and in which order they stand.
+//! The leaderboard of a search: results and ranking of its trials.
 
 use super::Values;
 use super::described::in_words;
@@ -9,33 +9,33 @@ use squall_data::{DataError, atomic};
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// A trial with what it has reached so far.
+/// A trial and its results so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Its number, from 0; trial 0 is the recipe as it is.
+    /// Its number, from 0; trial 0 is the unchanged recipe.
     pub number: usize,
-    /// Keys and values that the recipe is changed by.
+    /// The keys that it changes, with their values.
     pub values: Values,
-    /// The score at every halt that it has reached.
+    /// The score at every rung that it has reached.
     pub scores: Vec<f64>,
-    /// Steps done at the newest of these halts.
+    /// Steps done at the newest of these rungs.
     pub steps: u64,
-    /// What the score is.
+    /// The name of the score.
     pub score_name: String,
-    /// Why it goes no further, if it broke down.
+    /// Why it failed, if it did.
     pub failed: Option<String>,
     /// Seconds of its training, over all processes that worked on it.
     pub seconds: f64,
-    /// Until every halt that it has reached: steps that were skipped because a loss or gradient was not finite,
-    /// although none should be.
+    /// For every rung reached, the number of steps until there that were unexpectedly skipped because a loss or
+    /// gradient was not finite.
     #[serde(default)]
     pub skipped: Vec<u64>,
-    /// The validation that its model (`best.safetensors`) is of; known once the search is done.
+    /// The validation of its model (`best.safetensors`); known once the search is done.
     #[serde(skip)]
     pub best: Option<BestModel>,
 }
 
-/// The validation that a trial's model is of.
+/// The validation at which a trial's model was saved.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BestModel {
     /// Steps done before it.
@@ -53,18 +53,18 @@ impl Trial {
         }
     }
 
-    /// Whether nothing is left to be done for this halt.
+    /// Whether the trial has reached this rung or failed.
     #[must_use]
     pub fn is_done(&self, rung: usize) -> bool {
         self.failed.is_some() || self.scores.len() > rung
     }
 
-    /// Whether it broke down before this halt.
+    /// Whether it failed before this rung.
     fn is_out(&self, rung: usize) -> bool {
         self.failed.is_some() && self.scores.len() <= rung
     }
 
-    /// The score at a halt, if it came there.
+    /// The score at a rung, if the trial reached it.
     fn score_at(&self, rung: usize) -> Option<f64> {
         self.scores
             .get(rung)
@@ -72,12 +72,12 @@ impl Trial {
             .filter(|score| !score.is_nan())
     }
 
-    /// Steps that were skipped until a halt.
+    /// Skipped steps until a rung.
     fn skipped_at(&self, rung: usize) -> u64 {
         self.skipped.get(rung).copied().unwrap_or(0)
     }
 
-    /// The newest score; none of a trial that broke down or has not begun.
+    /// The newest score; `None` for a trial that failed or has not started.
     #[must_use]
     pub fn score(&self) -> Option<f64> {
         match self.failed {
@@ -87,19 +87,18 @@ impl Trial {
     }
 }
 
-/// A line of the leaderboard.
+/// An entry of the leaderboard.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Place {
-    /// The place, from 1 for the best.
+pub struct LeaderboardEntry {
+    /// Its place, from 1 for the best.
     pub place: usize,
     /// The trial's number.
     pub trial: usize,
-    /// Steps that it was trained for.
+    /// Number of steps trained.
     pub steps: u64,
     /// Its newest score.
     pub score: Option<f64>,
-    /// What is different from the recipe; what trial 0 has in these keys tells
-    /// [`Search::own_values`](super::Search::own_values).
+    /// The changed keys with their values; [`Search::own_values`](super::Search::own_values) returns those of trial 0.
     #[serde(serialize_with = "as_an_object")]
     pub values: Values,
     /// Why it has no score.
@@ -107,11 +106,11 @@ pub struct Place {
     pub failed: Option<String>,
     /// Seconds of training.
     pub seconds: f64,
-    /// The score of its model, which is that of its best validation.
+    /// The score of its model, at its best validation.
     pub best_score: Option<f64>,
-    /// Steps that its model was trained for.
+    /// Number of steps after which its model was saved.
     pub best_step: Option<u64>,
-    /// Steps that were skipped although none should be, because a loss or gradient was not finite.
+    /// Steps that were unexpectedly skipped because a loss or gradient was not finite.
     pub skipped_steps: u64,
 }
 
@@ -139,17 +138,17 @@ impl Board {
         }
     }
 
-    /// The trial as its folder has it.
+    /// Reads a trial from its folder.
     ///
     /// # Errors
-    /// [`JobError::Damaged`] if the file there is no trial, or another one's.
+    /// [`JobError::Damaged`] if the file is invalid or belongs to another trial.
     pub(super) fn read(&mut self, folder: &Path, number: usize) -> Result<&Trial> {
         let path = folder.join("trial.json");
         if path.exists() {
             let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
             let trial = serde_json::from_str(&text);
             let trial: Trial = trial.map_err(|error| JobError::damaged(&path, error))?;
-            // Its number says whose folder is trained in.
+            // The number in the file decides whose folder is trained in.
             let expected = &self.trials[number];
             if trial.number != number || trial.values != expected.values {
                 let reason = format!(
@@ -180,35 +179,39 @@ impl Board {
             .all(|&number| self.trials[number].is_done(rung))
     }
 
-    /// The first halt that not all of its trials have come to, with these; none at the end.
-    pub(super) fn under_way(&self, ladder: &Ladder) -> Option<(usize, Vec<usize>)> {
+    /// The first rung that some of its trials have not reached, with these trials; `None` at the end.
+    pub(super) fn next_rung(&self, ladder: &Ladder) -> Option<(usize, Vec<usize>)> {
         let mut halts = self.chosen(ladder).into_iter().enumerate();
         halts.find(|(rung, chosen)| !self.is_done(*rung, chosen))
     }
 
-    /// The trials that go to each halt, by number: all to the first, the best of those before to the others.
+    /// The trials that advance to each rung, by number: all to the first, the best of the previous rung to the others.
     ///
-    /// In place of one that breaks down the next best goes on. Where there is none the halt before lets one more
-    /// through. What becomes known later only adds trials: who knew what when changes nothing in the end.
+    /// If a trial fails, the next best advances in its place; if there is none, the previous rung admits one more.
+    /// Later results only add trials, so the outcome does not depend on the order in which processes learn of results.
     #[must_use]
     pub fn chosen(&self, ladder: &Ladder) -> Vec<Vec<usize>> {
-        let mut wanted: Vec<usize> = (0..ladder.rungs()).map(|rung| ladder.stay(rung)).collect();
+        let mut wanted: Vec<usize> = (0..ladder.rungs())
+            .map(|rung| ladder.trials_at(rung))
+            .collect();
         loop {
-            let mut going = self.going(&wanted);
-            let Some((rung, missing)) = self.too_narrow(&wanted, &going) else {
-                going.iter_mut().for_each(|going| going.sort_unstable());
-                return going;
+            let mut advancing = self.advancing(&wanted);
+            let Some((rung, missing)) = self.rung_to_widen(&wanted, &advancing) else {
+                advancing
+                    .iter_mut()
+                    .for_each(|advancing| advancing.sort_unstable());
+                return advancing;
             };
             wanted[rung] += missing;
         }
     }
 
-    /// The trials that go to each halt, the best first, so that as many as wanted get there.
-    fn going(&self, wanted: &[usize]) -> Vec<Vec<usize>> {
-        let mut going: Vec<Vec<usize>> = vec![(0..self.trials.len()).collect()];
+    /// The trials that advance to each rung, best first, so that the wanted number gets there.
+    fn advancing(&self, wanted: &[usize]) -> Vec<Vec<usize>> {
+        let mut advancing: Vec<Vec<usize>> = vec![(0..self.trials.len()).collect()];
         for (before, &wanted) in wanted.iter().skip(1).enumerate() {
             let there = |number: &&usize| self.trials[**number].score_at(before).is_some();
-            let mut ranked: Vec<usize> = going[before].iter().filter(there).copied().collect();
+            let mut ranked: Vec<usize> = advancing[before].iter().filter(there).copied().collect();
             ranked.sort_by(|&a, &b| ahead(&self.trials[a], &self.trials[b], before));
             let mut hopeful = 0;
             ranked.retain(|&number| {
@@ -216,30 +219,30 @@ impl Board {
                 hopeful += usize::from(goes && !self.trials[number].is_out(before + 1));
                 goes
             });
-            going.push(ranked);
+            advancing.push(ranked);
         }
-        going
+        advancing
     }
 
-    /// A halt that has to let more trials through, and how many: too few come to the next, which has all it could get.
-    /// None if there is no such halt, or what is under way has to end first.
-    fn too_narrow(&self, wanted: &[usize], going: &[Vec<usize>]) -> Option<(usize, usize)> {
-        // Those on their way count as there.
+    /// A rung that must admit more trials, and how many: too few reach the next one although it took all it could get.
+    /// `None` if there is no such rung, or trials in progress must finish first.
+    fn rung_to_widen(&self, wanted: &[usize], advancing: &[Vec<usize>]) -> Option<(usize, usize)> {
+        // Trials in progress count as having reached the rung.
         let missing = |rung: usize| {
             let out = |number: &&usize| self.trials[**number].is_out(rung);
-            let lost = going[rung].iter().filter(out).count();
-            wanted[rung].saturating_sub(going[rung].len() - lost)
+            let lost = advancing[rung].iter().filter(out).count();
+            wanted[rung].saturating_sub(advancing[rung].len() - lost)
         };
         (1..wanted.len())
-            .take_while(|&rung| self.is_done(rung - 1, &going[rung - 1]))
+            .take_while(|&rung| self.is_done(rung - 1, &advancing[rung - 1]))
             .find(|&rung| rung > 1 && missing(rung) > 0 && missing(rung - 1) == 0)
             .map(|rung| (rung - 1, missing(rung)))
     }
 
-    /// All trials, the best first: those that went furthest, of these those that skipped no step because something was
-    /// not finite, of these those with the highest score.
+    /// All trials, best first: those that advanced furthest; among these, those without steps skipped for non-finite
+    /// values; among these, those with the highest score.
     #[must_use]
-    pub fn places(&self) -> Vec<Place> {
+    pub fn places(&self) -> Vec<LeaderboardEntry> {
         let mut order: Vec<&Trial> = self.trials.iter().collect();
         let reached = |trial: &Trial| match trial.failed {
             Some(_) => 0,
@@ -254,7 +257,7 @@ impl Board {
                     None => a.number.cmp(&b.number),
                 })
         });
-        let place = |(index, trial): (usize, &Trial)| Place {
+        let place = |(index, trial): (usize, &Trial)| LeaderboardEntry {
             place: index + 1,
             trial: trial.number,
             steps: trial.steps,
@@ -270,8 +273,8 @@ impl Board {
     }
 }
 
-/// Which of two trials is ahead at a halt: one that skipped no step because something was not finite, of two such the
-/// one with the higher score, of equals the one with the lower number.
+/// Orders two trials at a rung: first the one without steps skipped for non-finite values, then the one with the higher
+/// score, then the one with the lower number.
 fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
     let skipped = |trial: &Trial| trial.skipped_at(rung) > 0;
     let score = |trial: &Trial| trial.score_at(rung).unwrap_or(f64::NEG_INFINITY);
@@ -306,15 +309,15 @@ mod tests {
         assert_eq!(board.chosen(&ladder)[1..], [vec![1, 2], vec![1, 2]]);
         // Where that breaks down, too, the halt before has the next best.
         board.trials[1].failed = Some("diverged".into());
-        assert_eq!(board.under_way(&ladder), Some((1, vec![1, 2, 4])));
+        assert_eq!(board.next_rung(&ladder), Some((1, vec![1, 2, 4])));
         // And where that one does not come so far, the one after it.
         let mut further = board.clone();
         further.trials[4].failed = Some("diverged".into());
-        assert_eq!(further.under_way(&ladder), Some((1, vec![1, 2, 4, 5])));
+        assert_eq!(further.next_rung(&ladder), Some((1, vec![1, 2, 4, 5])));
         board.trials[4].scores.push(0.1);
-        assert_eq!(board.under_way(&ladder), Some((2, vec![1, 2, 4])));
+        assert_eq!(board.next_rung(&ladder), Some((2, vec![1, 2, 4])));
         board.trials[4].scores.push(0.1);
-        assert_eq!(board.under_way(&ladder), None);
+        assert_eq!(board.next_rung(&ladder), None);
         assert_eq!(board.places()[0].trial, 4);
     }
 
@@ -327,7 +330,7 @@ mod tests {
             let ended = |last_first: bool| {
                 let nothing: &[f64] = &[];
                 let mut board = board(&[nothing; 9]);
-                while let Some((rung, chosen)) = board.under_way(&ladder) {
+                while let Some((rung, chosen)) = board.next_rung(&ladder) {
                     let is_open = |number: &usize| !board.trials[*number].is_done(rung);
                     let open: Vec<usize> = chosen.into_iter().filter(is_open).collect();
                     let next = if last_first {

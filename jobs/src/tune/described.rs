@@ -1,5 +1,5 @@
-//! Everything that determines the results of a search, as kept in its folder (`search.json`): a search goes on only if
-//! none of it has changed.
+//! The description of a search in its folder (`search.json`): everything that determines its results. A search resumes
+//! only if it is unchanged.
 
 use super::Values;
 use crate::error::{JobError, Result};
@@ -11,23 +11,21 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::Xxh3;
 
-/// What `search.json` holds.
+/// The contents of `search.json`.
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Described {
-    /// The text of the recipe that is varied.
+pub(super) struct SearchDescription {
+    /// The text of the varied recipe.
     recipe: String,
     /// The hash of the data.
     data: String,
-    /// The hash of a detector's boxes, which `data` does not cover; `None` in searches of versions that did not keep
-    /// it.
+    /// Hash of a detector's boxes, which `data` does not cover; `None` in searches of versions that did not record it.
     #[serde(default)]
     boxes: Option<String>,
-    /// The hashes of further files that trials learn from, by path; empty in searches of versions that did not keep
-    /// them.
+    /// Hashes of further files that trials read, by path; empty in searches of versions that did not record them.
     #[serde(default)]
     files: BTreeMap<String, String>,
-    /// The number format that `precision = "auto"` chose where the search began; `None` if no trial has it, and in
-    /// searches of versions that did not keep it.
+    /// The number format that `precision = "auto"` selected when the search began; `None` if no trial uses it, and in
+    /// searches of versions that did not record it.
     #[serde(default)]
     auto: Option<String>,
     /// What each trial changes in the recipe.
@@ -38,8 +36,8 @@ pub(super) struct Described {
     keep_one_of: usize,
 }
 
-impl Described {
-    /// What the text of a `search.json` says; errors name `path`, where it was read or would be written.
+impl SearchDescription {
+    /// Parses a `search.json`; errors name `path`, where it was read or would be written.
     ///
     /// # Errors
     /// [`JobError::Damaged`].
@@ -47,22 +45,22 @@ impl Described {
         serde_json::from_str(text).map_err(|error| JobError::damaged(path, error))
     }
 
-    /// The differences from the search that is `there` in the folder, if they change results: a phrase each.
+    /// The differences from the search `there` in the folder that affect results, one phrase each.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] if the recipe of this one cannot be read.
+    /// [`JobError::Recipe`] if this search's recipe cannot be read.
     pub fn changes_of_result(&self, there: &Self) -> Result<Vec<String>> {
         let new = Recipe::parse(&self.recipe, &[])?;
         let mut changes = match Recipe::parse(&there.recipe, &[]) {
             Ok(old) => {
                 let mut changes = new.changes_of_result(&old);
-                // Compared here, because `Recipe::changes_of_result` is about runs that go on, which no longer read it:
-                // trials that have not begun will.
+                // Compared here because `Recipe::changes_of_result` is for resumed runs, which no longer read it;
+                // trials that have not started will.
                 let [is, was] = [&new, &old].map(start_of);
                 push_if_changed(&mut changes, "training.start_from", was, is);
                 changes
             }
-            // It was written by another version of the program.
+            // Another version of the program wrote it.
             Err(error) => vec![format!("its recipe cannot be read ({error})")],
         };
         if self.data != there.data {
@@ -110,13 +108,13 @@ impl Described {
     }
 }
 
-/// The files that a recipe learns from beside the store.
+/// The files that a recipe reads besides the store.
 pub(super) fn files_of(recipe: &Recipe) -> impl Iterator<Item = PathBuf> {
     let (start, found) = (&recipe.training.start_from, &recipe.detection.pseudo_labels);
     start.iter().chain(found).cloned()
 }
 
-/// The hashes of files, by path. A file that cannot be read is left out: the trial that needs it will say why.
+/// Hashes of files, by path. Unreadable files are left out: the trial that needs one will report it.
 pub(super) fn hashes_of(files: &BTreeSet<PathBuf>) -> BTreeMap<String, String> {
     let hashes = files
         .iter()
@@ -125,7 +123,7 @@ pub(super) fn hashes_of(files: &BTreeSet<PathBuf>) -> BTreeMap<String, String> {
 }
 
 fn hash_of(path: &Path) -> Option<String> {
-    // Plain files only: a pipe that is read here would be empty for the trial.
+    // Regular files only: reading a pipe here would leave it empty for the trial.
     let mut file = path.is_file().then(|| File::open(path).ok())??;
     let (mut hash, mut piece) = (Xxh3::new(), vec![0; 1 << 20]);
     loop {
@@ -136,7 +134,7 @@ fn hash_of(path: &Path) -> Option<String> {
     }
 }
 
-/// The model that trials begin with, in words.
+/// Describes the model that trials start from.
 fn start_of(recipe: &Recipe) -> String {
     match &recipe.training.start_from {
         Some(path) => format!("\"{}\"", path.display()),
@@ -155,7 +153,7 @@ fn push_if_changed<T: PartialEq + std::fmt::Display>(
     }
 }
 
-/// What a trial changes in the recipe, in words.
+/// Describes what a trial changes in the recipe.
 pub(super) fn in_words(values: &Values) -> String {
     let pairs = values.iter().map(|(key, value)| format!("{key}={value}"));
     match values.is_empty() {
@@ -168,10 +166,10 @@ pub(super) fn in_words(values: &Values) -> String {
 mod tests {
     use super::*;
 
-    fn described(overrides: &[&str]) -> Described {
+    fn described(overrides: &[&str]) -> SearchDescription {
         let overrides: Vec<String> = overrides.iter().map(|change| change.to_string()).collect();
         let trial = |rate: &str| vec![("schedule.rate".to_string(), rate.to_string())];
-        Described {
+        SearchDescription {
             recipe: Recipe::parse("", &overrides).unwrap().to_toml(),
             data: "abc".into(),
             boxes: None,
@@ -186,7 +184,7 @@ mod tests {
     #[test]
     fn keys_that_change_no_result_let_a_search_go_on() {
         let there = described(&[]);
-        let same = |new: &Described| new.changes_of_result(&there).unwrap().is_empty();
+        let same = |new: &SearchDescription| new.changes_of_result(&there).unwrap().is_empty();
         assert!(same(&there));
         for change in [
             "training.checkpoint_every_seconds=7",
@@ -200,7 +198,7 @@ mod tests {
     #[test]
     fn what_differs_in_a_search_is_named() {
         let there = described(&[]);
-        let check = |new: Described, expected: &[&str]| {
+        let check = |new: SearchDescription, expected: &[&str]| {
             let changes = new.changes_of_result(&there).unwrap();
             assert_eq!(changes.len(), expected.len(), "{changes:?}");
             for (change, words) in changes.iter().zip(expected) {
@@ -214,7 +212,7 @@ mod tests {
         (new.data, new.halts, new.keep_one_of) = ("def".into(), 1, 2);
         let halts = ["`--halts` was 2, is 1", "`--keep-one-of` was 3, is 2"];
         check(new, &["hash abc, those of --data def", halts[0], halts[1]]);
-        let with_boxes = |hash: &str| Described {
+        let with_boxes = |hash: &str| SearchDescription {
             boxes: Some(hash.into()),
             ..described(&[])
         };
@@ -223,7 +221,7 @@ mod tests {
         assert_eq!(changes.unwrap(), [boxes]);
         // The other search is of a version that kept no such hash.
         check(with_boxes("5"), &[]);
-        let with_file = |hash: &str| Described {
+        let with_file = |hash: &str| SearchDescription {
             files: BTreeMap::from([("a.safetensors".to_string(), hash.to_string())]),
             ..described(&[])
         };
@@ -231,7 +229,7 @@ mod tests {
         let file = "`a.safetensors` had the hash 4, has 5";
         assert_eq!(changes.unwrap(), [file]);
         check(with_file("5"), &[]);
-        let on = |device: &str| Described {
+        let on = |device: &str| SearchDescription {
             auto: Some(device.to_string()),
             ..described(&[])
         };

@@ -1,6 +1,6 @@
-//! How far trials go: all of them a little, the best all the way (successive halving).
+//! Successive halving: all trials train a little, the best ones to the end.
 
-/// How many trials there are at every halt.
+/// The number of trials at every rung.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ladder {
     trials: usize,
@@ -9,11 +9,11 @@ pub struct Ladder {
 }
 
 impl Ladder {
-    /// A ladder for this many trials: at each of `rungs` halts, the last of which is the end of a run, one of
-    /// `keep_one_of` trials stays (rounded up).
+    /// A ladder for this many trials: one of `keep_one_of` trials (rounded up) advances from each of the `rungs`, the
+    /// last of which is the end of a run.
     ///
     /// # Errors
-    /// What was expected and found, if it cannot be.
+    /// What was expected and found, if the numbers are invalid.
     ///
     /// # Example
     /// ```
@@ -21,7 +21,7 @@ impl Ladder {
     /// let ladder = Ladder::new(20, 3, 3)?;
     /// let halts = ladder.halts(400)?;
     /// assert_eq!(halts, [44, 132, 400]);
-    /// assert_eq!([0, 1, 2].map(|rung| ladder.stay(rung)), [20, 7, 3]);
+    /// assert_eq!([0, 1, 2].map(|rung| ladder.trials_at(rung)), [20, 7, 3]);
     /// assert_eq!(ladder.work(&halts), 20 * 44 + 7 * 88 + 3 * 268);
     /// # Ok::<(), String>(())
     /// ```
@@ -44,11 +44,11 @@ impl Ladder {
         })
     }
 
-    /// Steps until each halt of a trial of `steps` steps: each halt comes after `keep_one_of` times the steps of the one
-    /// before, the last at the end.
+    /// Steps until each rung for a trial of `steps` steps. Each rung has `keep_one_of` times the steps of the previous
+    /// one; the last is the end.
     ///
     /// # Errors
-    /// What was expected and found, if there are too few.
+    /// What was expected and found, if there are too few steps.
     pub fn halts(&self, steps: u64) -> Result<Vec<u64>, String> {
         let times = |rung: usize| (self.keep_one_of as u64).pow(rung as u32);
         let parts = times(self.rungs - 1);
@@ -63,37 +63,38 @@ impl Ladder {
         Ok(early.chain([steps]).collect())
     }
 
-    /// Trials at the start.
+    /// Number of trials at the start.
     #[must_use]
     pub fn trials(&self) -> usize {
         self.trials
     }
 
-    /// Halts, the end included.
+    /// Number of rungs, including the end.
     #[must_use]
     pub fn rungs(&self) -> usize {
         self.rungs
     }
 
-    /// How many trials there are at a halt for each one that goes on from it.
+    /// One of this many trials advances from a rung.
     #[must_use]
     pub fn keep_one_of(&self) -> usize {
         self.keep_one_of
     }
 
-    /// Trials that go to this halt, counted from 0.
+    /// Number of trials that train up to this rung, counted from 0.
     #[must_use]
-    pub fn stay(&self, rung: usize) -> usize {
+    pub fn trials_at(&self, rung: usize) -> usize {
         (0..rung).fold(self.trials, |stay, _| stay.div_ceil(self.keep_one_of))
     }
 
-    /// Steps of all trials together, if all have these halts.
+    /// Total steps of all trials, if all have these rungs.
     #[must_use]
     pub fn work(&self, halts: &[u64]) -> u64 {
         let before = std::iter::once(&0).chain(halts);
         let parts = halts.iter().zip(before).map(|(halt, before)| halt - before);
         let each = parts.enumerate();
-        each.map(|(rung, part)| self.stay(rung) as u64 * part).sum()
+        each.map(|(rung, part)| self.trials_at(rung) as u64 * part)
+            .sum()
     }
 }
 
@@ -118,7 +119,7 @@ mod tests {
         let all = Ladder::new(5, 1, 3).unwrap();
         let halts = all.halts(40).unwrap();
         assert_eq!(
-            (halts.as_slice(), all.stay(0), all.work(&halts)),
+            (halts.as_slice(), all.trials_at(0), all.work(&halts)),
             (&[40][..], 5, 200)
         );
     }

@@ -1,12 +1,12 @@
-//! Hyper-parameter search: many small runs of one recipe, most of which end early.
+//! Hyper-parameter search: many short runs of one recipe, most of which end early.
 //!
-//! Every trial is a run of [`train`](mod@crate::train) in a folder of its own, with the recipe's whole length and
-//! schedule. After a ninth of the steps, say, all are halted and compared by their validation, the best third go on to
-//! a third of the steps, the best third of those to the end: successive halving. A halted run goes on bit for bit, so a
-//! trial that reaches the end is the run that `squall train` makes of its recipe.
+//! Every trial is a run of [`train`](mod@crate::train) in its own folder, with the recipe's full length and schedule.
+//! After, say, a ninth of the steps all are halted and compared by their validation; the best third continue to a third
+//! of the steps, and the best third of those to the end: successive halving. A halted run resumes bit for bit, so a
+//! trial that reaches the end equals the run that `squall train` makes of its recipe.
 //!
-//! Any number of processes may work on one folder: each takes a trial that nobody has (a lock in its folder), and what a
-//! killed one left another goes on with. Which trials go on depends on what came of them alone, not on who was fast.
+//! Any number of processes may work on one folder: each claims a free trial (a lock in its folder) and continues trials
+//! left by killed processes. Which trials advance depends only on their results, not on who was fast.
 //!
 //! # Source
 //! Jamieson & Talwalkar 2016, arXiv:1502.07943 (successive halving); Li et al. 2018, arXiv:1603.06560.
@@ -18,7 +18,7 @@ mod outcome;
 mod search;
 mod space;
 
-pub use board::{BestModel, Board, Place, Trial};
+pub use board::{BestModel, Board, LeaderboardEntry, Trial};
 pub use ladder::Ladder;
 pub use search::{Search, TuneEvent};
 pub use space::{Dimension, Space};
@@ -29,8 +29,8 @@ use crate::recipe::Recipe;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Bytes of host memory for each of this many processes of a search on a node; none for a single process, or where the
-/// system does not say. To be asked for before the first trial: later the memory of the others is no longer free.
+/// Bytes of host memory for each of this many processes of a search on a node; `None` for a single process, or if the
+/// system does not report it. Call it before the first trial: later the memory of the others is no longer free.
 #[must_use]
 pub fn share_of_memory(processes: usize) -> Option<u64> {
     match processes {
@@ -39,14 +39,13 @@ pub fn share_of_memory(processes: usize) -> Option<u64> {
     }
 }
 
-/// Keys of a recipe with the values that a trial gives them.
+/// Recipe keys with the values that a trial gives them.
 pub type Values = Vec<(String, String)>;
 
-/// The first trials, up to this number, whose recipes differ from those of all trials before them: lists often hold the
-/// recipe's own value.
+/// The first trials, up to this number, whose recipes are distinct: lists often contain the recipe's own value.
 ///
 /// # Errors
-/// [`JobError::Recipe`](crate::JobError::Recipe) if values do not fit into the recipe.
+/// [`JobError::Recipe`](crate::JobError::Recipe) if the recipe rejects a value.
 pub fn distinct(
     recipe: &Path,
     overrides: &[String],

@@ -1,4 +1,4 @@
-//! What a halted run came to, by its metrics, and whether one that failed is out.
+//! The result of a halted run, from its metrics, and whether a failed one is out.
 
 use crate::error::{JobError, Result};
 use crate::metrics::{Metric, read_metrics};
@@ -8,7 +8,7 @@ use squall_model::gpu::tells_of_full_memory;
 use squall_model::{Backend, GpuError, ModelError};
 use std::path::Path;
 
-/// The validation of a run after so many steps.
+/// The validation of a run after this many steps.
 pub(super) fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
     let mut metrics = read_metrics(metrics)?.into_iter().rev();
     Ok(metrics.find_map(|metric| match metric {
@@ -19,13 +19,13 @@ pub(super) fn score_at(metrics: &Path, step: u64) -> Result<Option<Scores>> {
     }))
 }
 
-/// Steps until this one that a run skipped although none should be: while the scale of the loss is found, some are.
+/// Unexpectedly skipped steps of a run until this one: some are expected while the loss scale is searched for.
 pub(super) fn skipped_until(metrics: &Path, until: u64, recipe: &Recipe) -> Result<u64> {
     let (dtype, _) = recipe.precision.resolve(Backend::best());
     if recipe.precision.loss_scale(dtype).is_dynamic() {
         return Ok(0);
     }
-    // With a lag the first steps have no gradient yet.
+    // With a lag the first steps have no gradient to apply yet.
     let lag = recipe.distributed.gradient_lag as u64;
     let is_lost = |metric: &&Metric| match metric {
         Metric::Step { step, skipped, .. } => *skipped && *step > lag && *step <= until,
@@ -34,8 +34,8 @@ pub(super) fn skipped_until(metrics: &Path, until: u64, recipe: &Recipe) -> Resu
     Ok(read_metrics(metrics)?.iter().filter(is_lost).count() as u64)
 }
 
-/// Whether a trial that ends so is out: it diverged, or does not fit into the memory that is free now, beside whoever else
-/// is there. What a GPU needs is predicted, too, and may turn out to be more.
+/// Whether a trial with this error is out: it diverged, or does not fit into the currently free memory. GPU memory is
+/// predicted, too, and the prediction may be too low.
 pub(super) fn is_out(error: &JobError) -> bool {
     match error {
         JobError::Diverged { .. } | JobError::Memory { .. } => true,

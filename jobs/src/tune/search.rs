@@ -1,6 +1,6 @@
-//! A search by one or several processes that share a folder: each claims a trial, trains it up to a halt, and compares.
+//! A search by one or several processes that share a folder: each claims a trial, trains it up to a rung, and compares.
 
-use super::described::{Described, files_of, hashes_of};
+use super::described::{SearchDescription, files_of, hashes_of};
 use super::outcome::{is_out, score_at, skipped_until};
 use super::{BestModel, Board, Ladder, Trial, Values, changed};
 use crate::error::{JobError, Result};
@@ -21,51 +21,51 @@ use std::time::{Duration, Instant};
 /// A search for better values of a recipe's keys.
 #[derive(Debug)]
 pub struct Search<'a> {
-    /// File or name of the recipe that is varied.
+    /// File or name of the varied recipe.
     pub recipe: &'a Path,
-    /// What is changed in it for all trials.
+    /// Overrides common to all trials.
     pub overrides: &'a [String],
     /// Keys and values of every trial ([`super::distinct`]).
     pub trials: &'a [Values],
-    /// How many trials there are, and how many of them go on after each halt.
+    /// The number of trials, and how many advance from each rung.
     pub ladder: Ladder,
-    /// What all trials learn from.
+    /// The training data.
     pub store: &'a Arc<Store>,
-    /// The folder that holds everything of the search.
+    /// The folder of the search.
     pub folder: &'a Path,
-    /// Most bytes of host memory that a trial may need here ([`super::share_of_memory`]); all that is free if `None`.
+    /// Host memory limit of a trial in bytes ([`super::share_of_memory`]); all free memory if `None`.
     pub memory_bytes: Option<u64>,
 }
 
-/// What happens during a search.
+/// An event during a search.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TuneEvent<'a> {
-    /// A trial begins, or goes on after a halt.
+    /// A trial starts, or continues after a rung.
     Trial {
         /// The trial, as it stands.
         trial: &'a Trial,
-        /// The step at which it is halted next.
+        /// The step at which it will be halted.
         until: u64,
     },
     /// An event in the training of that trial.
     Train(&'a TrainEvent),
-    /// The trial was halted at that step, or failed.
+    /// The trial reached that step, or failed.
     Halted(&'a Trial),
-    /// Every trial that is left is being trained by another process, for which this one waits.
+    /// Other processes are training all remaining trials; this one waits.
     Waiting,
 }
 
-/// How long a process that has nothing to do sleeps before it looks again.
+/// Polling interval of an idle process.
 const NAP: Duration = Duration::from_millis(500);
 
 impl Search<'_> {
-    /// The recipe of a trial, and where it is halted. Trials of a recipe whose length is in steps have the same number
-    /// of them, those of one whose length is in epochs see the same number of samples.
+    /// The recipe of a trial, and the steps of its rungs. If the recipe's length is in steps, all trials have equally
+    /// many; if it is in epochs, they see equally many samples.
     ///
     /// # Errors
-    /// [`JobError::Recipe`] and [`JobError::Data`] if its values fit neither the recipe nor the data, or leave too few
-    /// steps for its halts, or no validation sample has labels; [`JobError::Model`] if its network is impossible or too
+    /// [`JobError::Recipe`] and [`JobError::Data`] if its values do not fit the recipe or the data, leave too few steps
+    /// for the rungs, or no validation sample has labels; [`JobError::Model`] if its network is impossible or too
     /// large.
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
@@ -74,19 +74,19 @@ impl Search<'_> {
         recipe.training.epochs = None;
         recipe.training.steps = halts.last().copied();
         recipe.training.validate_every_steps = halts.first().copied();
-        // Trials end at their halts only, so that they can be compared: no limit of time, no early end by score.
+        // Trials end only at rungs, so that they can be compared: no time limit, no early stopping.
         recipe.training.max_seconds = None;
         (recipe.training.target_score, recipe.training.patience) = (None, None);
         recipe.check()?;
         if !has_validation(&recipe, self.store) {
             return Err(without_validation(&recipe, self.store));
         }
-        // A network that is impossible or too large is refused before the first trial, not when its turn comes.
+        // Reject impossible or too large networks before the first trial rather than at their turn.
         Network::outline(&recipe.network, Backend::best(), recipe.seed)?;
         Ok((recipe, halts))
     }
 
-    /// The values of these keys in the recipe before any trial changes it; keys without a value are left out.
+    /// The values of these keys in the unchanged recipe; keys without a value are left out.
     ///
     /// # Errors
     /// [`JobError::Recipe`] if the recipe cannot be used.
@@ -96,13 +96,12 @@ impl Search<'_> {
         Ok(keys.iter().filter_map(value).collect())
     }
 
-    /// The board of all trials after each was trained as far as it should go; `None` if a signal stopped the search
-    /// before.
+    /// Trains each trial as far as it should go, and returns the board; `None` if a signal stopped the search first.
     ///
-    /// A trial that diverges, or does not fit into memory, is out; the next best goes on in its place.
+    /// A trial that diverges or does not fit into memory is out; the next best advances in its place.
     ///
     /// # Errors
-    /// [`JobError::Resume`] if the folder has another search; whatever trainings may cause, but for the above.
+    /// [`JobError::Resume`] if the folder holds another search; other errors of training.
     pub fn run(
         &self,
         stop: &AtomicBool,
@@ -110,7 +109,7 @@ impl Search<'_> {
     ) -> Result<Option<Board>> {
         let mut board = self.open()?;
         let mut waits_at = None;
-        while let Some((rung, chosen)) = board.under_way(&self.ladder) {
+        while let Some((rung, chosen)) = board.next_rung(&self.ladder) {
             let Some(done) = self.pass(rung, &chosen, &mut board, stop, progress)? else {
                 return Ok(None);
             };
@@ -128,8 +127,8 @@ impl Search<'_> {
         Ok(Some(board))
     }
 
-    /// Goes once over the trials of a rung (those that are trained to one halt) and trains what no other process has
-    /// claimed; returns whether all are done, `None` if it was stopped.
+    /// Goes once over the trials of a rung and trains those that no other process has claimed. Returns whether all are
+    /// done, or `None` if stopped.
     fn pass(
         &self,
         rung: usize,
@@ -151,7 +150,7 @@ impl Search<'_> {
                 Err(JobError::Locked { .. }) => continue,
                 claim => claim?,
             };
-            // Another process may have finished it between the first look and the lock.
+            // Another process may have finished it before this one got the lock.
             if board.read(&folder, index)?.is_done(rung) {
                 continue;
             }
@@ -166,7 +165,7 @@ impl Search<'_> {
         Ok(Some(board.is_done(rung, chosen)))
     }
 
-    /// Trains a trial up to a rung, or until it is told to stop.
+    /// Trains a trial up to a rung, or until asked to stop.
     fn advance(
         &self,
         mut trial: Trial,
@@ -191,14 +190,14 @@ impl Search<'_> {
             }
         };
         let metrics = RunDir::metrics_of(&folder);
-        // Nothing is left to train if an earlier process was killed between the validation at the halt and the writing
-        // of the trial's file.
+        // Nothing is left to train if an earlier process was killed after the validation at the rung but before writing
+        // the trial's file.
         if score_at(&metrics, until)?.is_none() {
             let mut team = Team::solo().within(self.memory_bytes);
             let report = train_together(&recipe, self.store, &folder, &mut tell, &halt, &mut team);
             trial.seconds += started.elapsed().as_secs_f64();
             match report {
-                // Stopped before the validation at the halt; if that was reached, the trial counts.
+                // Stopped before the validation at the rung; after it, the trial counts.
                 Ok(_) if stop.load(Ordering::Relaxed) && score_at(&metrics, until)?.is_none() => {
                     return Ok(trial);
                 }
@@ -215,7 +214,7 @@ impl Search<'_> {
             return Err(JobError::damaged(metrics, reason));
         };
         if scores.loss().is_finite() && scores.score().is_finite() {
-            // Trials of earlier versions lack these counts for the halts that they have passed.
+            // Trials of earlier versions lack these counts for rungs already passed.
             trial.skipped.resize(trial.scores.len(), 0);
             trial.skipped.push(skipped_until(&metrics, until, &recipe)?);
             trial.scores.push(scores.score());
@@ -229,7 +228,7 @@ impl Search<'_> {
         Ok(trial)
     }
 
-    /// The step and score of the model that a trial keeps: its newest validation that was better than all before it.
+    /// Step and score of the model that a trial keeps: its newest validation that improved on all earlier ones.
     fn best_of(&self, trial: &Trial) -> Result<Option<BestModel>> {
         if trial.score().is_none() {
             return Ok(None);
@@ -250,7 +249,7 @@ impl Search<'_> {
 
     /// Waits until no other process is training a trial, but at most this long.
     ///
-    /// When ranks are told to stop, the launcher ends all of them as soon as the first one leaves, even if others are
+    /// When ranks are asked to stop, the launcher kills all of them as soon as the first one exits, even if others are
     /// still saving.
     pub fn let_others_save(&self, patience: Duration) {
         let until = Instant::now() + patience;
@@ -269,10 +268,10 @@ impl Search<'_> {
         self.folder.join("trials").join(format!("{trial:04}"))
     }
 
-    /// The board as other processes and earlier calls left it; refuses a folder of another search.
+    /// The board as other processes and earlier calls left it; fails for a folder of another search.
     fn open(&self) -> Result<Board> {
         let drawn = Board::new(self.trials.to_vec());
-        // Checked before anything is written: values that no recipe can have are for the user to correct.
+        // Checked before anything is written: the user must correct values that the recipe rejects.
         let (mut files, mut auto) = (BTreeSet::new(), false);
         for trial in &drawn.trials {
             let (recipe, _) = self.plan_of(trial)?;
@@ -289,8 +288,8 @@ impl Search<'_> {
         };
         if path.exists() {
             let there = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
-            let there = Described::parse(&path, &there)?;
-            let changes = Described::parse(&path, &described)?.changes_of_result(&there)?;
+            let there = SearchDescription::parse(&path, &there)?;
+            let changes = SearchDescription::parse(&path, &described)?.changes_of_result(&there)?;
             if !changes.is_empty() {
                 return Err(JobError::Resume {
                     folder: self.folder.to_path_buf(),
@@ -303,8 +302,8 @@ impl Search<'_> {
         Ok(drawn)
     }
 
-    /// The text of `search.json`: all that determines the results of a search. `files` are those that its trials learn
-    /// from; `auto` says whether a trial leaves its precision to the device.
+    /// The text of `search.json`: all that determines the results of a search. `files` are those that its trials read;
+    /// `auto` says whether a trial leaves its precision to the device.
     fn describe(&self, files: &BTreeSet<PathBuf>, auto: bool) -> Result<String> {
         let base = Recipe::named(self.recipe, self.overrides)?;
         let (dtype, _) = Precision::Auto.resolve(Backend::best());
@@ -323,7 +322,7 @@ impl Search<'_> {
     }
 }
 
-/// The error for a store whose validation samples cannot tell trials apart.
+/// The error for a store whose validation samples cannot distinguish trials.
 fn without_validation(recipe: &Recipe, store: &Store) -> JobError {
     let ids = store.ids(Split::Validation);
     let (what, how) = match recipe.task {
@@ -331,7 +330,7 @@ fn without_validation(recipe: &Recipe, store: &Store) -> JobError {
             "validation sample of the store has a mask",
             "stage it with --labels",
         ),
-        // Samples were labelled, but no label holds a box.
+        // The samples are labelled, but no label contains a box.
         Task::Detect if ids.iter().any(|&id| store.boxes(id).is_some()) => (
             "sample of a validation holds a box",
             "stage it with another --seed or --block-days, or give more `training.validation_samples`",

@@ -1,4 +1,4 @@
-//! What is varied, and the values that trials get.
+//! The search space: varied keys and the values of trials.
 
 use super::Values;
 use rand::Rng;
@@ -6,7 +6,7 @@ use squall_data::random::stream;
 use std::collections::HashSet;
 use std::str::FromStr;
 
-/// A key of a recipe with the values that it may have.
+/// A recipe key with its possible values.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dimension {
     /// The key, as `--set` takes it.
@@ -16,13 +16,13 @@ pub struct Dimension {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Choice {
-    /// One of these texts, unchanged.
+    /// One of these texts, verbatim.
     Any(Vec<String>),
-    /// A number of this range.
+    /// A number in this range.
     Between {
         low: f64,
         high: f64,
-        /// Whether logarithms are spread evenly, rather than values.
+        /// Whether values are spread evenly in their logarithm.
         log: bool,
         /// Whether only whole numbers are drawn.
         whole: bool,
@@ -32,8 +32,8 @@ enum Choice {
 impl FromStr for Dimension {
     type Err = String;
 
-    /// Reads `KEY=LOW..HIGH` or `KEY=A,B,C`. A range above 0 whose ends differ by a factor of ten or more is spread
-    /// evenly in its logarithm; a range between two whole numbers gives whole numbers.
+    /// Parses `KEY=LOW..HIGH` or `KEY=A,B,C`. A positive range whose ends differ by a factor of ten or more is spread
+    /// evenly in its logarithm; a range between two integers yields integers.
     fn from_str(text: &str) -> Result<Self, String> {
         let expected = "expected KEY=LOW..HIGH or KEY=A,B,C, such as schedule.rate=1e-4..1e-2";
         let Some((key, values)) = text.split_once('=') else {
@@ -76,7 +76,7 @@ fn between(low: &str, high: &str) -> Option<Choice> {
     })
 }
 
-/// The parts of a text between commas; commas inside brackets or quotes do not divide.
+/// Splits a text at commas, except inside brackets or quotes.
 fn listed(text: &str) -> Vec<String> {
     let (mut depth, mut quoted) = (0_i32, false);
     let mut parts = vec![String::new()];
@@ -97,7 +97,7 @@ fn listed(text: &str) -> Vec<String> {
 }
 
 impl Dimension {
-    /// The value at a place from 0 (the lowest or first) to 1 (the highest or last), as a recipe writes it.
+    /// The value at a position from 0 (lowest or first) to 1 (highest or last), formatted for a recipe.
     fn at(&self, place: f64) -> String {
         match &self.choice {
             Choice::Any(values) => {
@@ -110,8 +110,8 @@ impl Dimension {
                 log,
                 whole,
             } => {
-                // Half a unit of room on either side, so that after rounding both ends are as likely as the numbers
-                // between.
+                // Extends the range by half a unit on either side, so that after rounding both ends are as likely as
+                // the integers between.
                 let room = if *whole { 0.5 } else { 0.0 };
                 let (from, to) = (low - room, high + room);
                 let value = match log {
@@ -135,31 +135,31 @@ impl Dimension {
     }
 }
 
-/// A value as a recipe writes it, rounded to three digits of the range's width, or of the value if that is smaller:
-/// more digits than a search can tell apart.
+/// Formats a value for a recipe, rounded to three digits of the range's width, or of the value if that is smaller: more
+/// digits would make no difference to a search.
 fn written(value: f64, (low, high): (f64, f64)) -> String {
     let width = (high - low).log10().floor();
     let own = value.abs().max(f64::MIN_POSITIVE).log10().floor();
     let digits = 2 + (own - width).max(0.0) as usize;
     let short = format!("{value:.digits$e}").parse().unwrap_or(value);
-    // With a decimal point: a recipe tells `1.0` from `1`.
+    // With a decimal point: recipes distinguish `1.0` from `1`.
     format!("{:?}", f64::clamp(short, low, high))
 }
 
-/// All dimensions of a search.
+/// The dimensions of a search.
 #[derive(Debug, Clone)]
 pub struct Space {
     dimensions: Vec<Dimension>,
     seed: u64,
 }
 
-/// The bases of Halton's sequence, one for each dimension. Values of further dimensions are drawn independently.
+/// The bases of Halton's sequence, one per dimension. Further dimensions are drawn independently.
 const PRIMES: [u64; 10] = [2, 3, 5, 7, 11, 13, 17, 19, 23, 29];
 
-/// Why varying a key of a recipe would have no effect on trials; `None` if it has one.
+/// Why varying a key would not affect trials; `None` if it would.
 fn without_effect(key: &str) -> Option<&'static str> {
     match key {
-        // `Search::plan_of` sets them for all trials alike.
+        // `Search::plan_of` sets them equally for all trials.
         "training.validate_every_steps"
         | "training.max_seconds"
         | "training.target_score"
@@ -203,9 +203,9 @@ impl Space {
             .map(|dimension| dimension.key.as_str())
     }
 
-    /// Values by key for a search of `count` trials, from which [`distinct`](super::distinct) takes that many. The
-    /// first trial changes nothing. The others are spread more evenly than by chance (Halton's sequence, shifted);
-    /// lists with fewer combinations than trials give each combination once.
+    /// Candidate values for a search of `count` trials, from which [`distinct`](super::distinct) takes that many. The
+    /// first changes nothing. The others are spread more evenly than random ones (shifted Halton sequence); if all
+    /// dimensions are lists with fewer combinations than trials, each combination appears once.
     pub fn candidates(&self, count: usize) -> impl Iterator<Item = Values> {
         let others: Box<dyn Iterator<Item = Values> + '_> =
             match self.combinations(count.saturating_sub(1)) {
@@ -215,13 +215,13 @@ impl Space {
         std::iter::once(Values::new()).chain(others)
     }
 
-    /// Values that are spread evenly, more than `count` trials need.
+    /// Evenly spread values, more than `count` trials need.
     fn spread(&self, count: usize) -> impl Iterator<Item = Values> {
         let mut draws = stream(self.seed, "tune shift", &[]);
         let shifts: Vec<f64> = self.dimensions.iter().map(|_| draws.random()).collect();
         let mut seen = HashSet::new();
-        // Values of lists and whole numbers repeat, and repeats are skipped; the end is for spaces with fewer values
-        // than are asked for.
+        // Values of lists and integer ranges repeat, and repeats are skipped; the limit is for spaces with fewer values
+        // than requested.
         (1..20 * count as u64)
             .map(move |index| self.values(index, &shifts))
             .filter(move |values| seen.insert(values.clone()))
@@ -243,7 +243,7 @@ impl Space {
             .collect()
     }
 
-    /// Every combination of values, if all dimensions are lists and there are at most so many.
+    /// Every combination of values, if all dimensions are lists and there are at most `most`.
     fn combinations(&self, most: usize) -> Option<Vec<Values>> {
         let counts: Option<Vec<usize>> = self.dimensions.iter().map(Dimension::count).collect();
         let counts = counts?;
@@ -267,7 +267,7 @@ impl Space {
     }
 }
 
-/// A member of van der Corput's sequence: the digits of `index` in this base, in reverse, behind the point.
+/// An element of van der Corput's sequence: the digits of `index` in this base, mirrored at the radix point.
 fn radical_inverse(mut index: u64, base: u64) -> f64 {
     let (mut value, mut part) = (0.0, 1.0);
     while index > 0 {

@@ -1,7 +1,7 @@
-//! What all ranks must have in common, and small values they agree on.
+//! Agreement between ranks: facts that must be identical, and small values that are combined.
 //!
-//! A network's graph never changes, so ranks need not negotiate about tensors in every step; they prove once, by
-//! hashes, that they mean the same ([`Facts`]), and now and then that they still hold the same parameters
+//! A network's graph never changes, so ranks need not negotiate about tensors in every step. Instead they compare
+//! hashes once, at the start ([`Facts`]), and periodically check that they still hold the same parameters
 //! ([`same_parameters`]).
 
 mod sums;
@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 /// Ranks named one by one in an error; the rest is counted.
 const NAMED_RANKS: usize = 8;
 
-/// Named facts, each known by a hash, some by a text of lines `key = value` besides.
+/// Named facts that ranks compare by hash. Some also have a text of lines `key = value`.
 ///
 /// # Example
 /// ```
@@ -39,7 +39,7 @@ const NAMED_RANKS: usize = 8;
 pub struct Facts {
     names: Vec<String>,
     hashes: Vec<u64>,
-    /// What can be shown where it differs.
+    /// Texts that an error can quote.
     texts: Vec<Option<String>>,
 }
 
@@ -50,7 +50,7 @@ impl Facts {
         Self::default()
     }
 
-    /// These facts and one more.
+    /// Adds a fact.
     #[must_use]
     pub fn with(mut self, name: &str, content: &[u8]) -> Self {
         self.names.push(name.into());
@@ -59,7 +59,7 @@ impl Facts {
         self
     }
 
-    /// The same facts and a text; if it differs, the error shows the first line that does.
+    /// Adds a fact with a text; if it differs, the error shows the first differing line.
     #[must_use]
     pub fn with_text(mut self, name: &str, text: impl Into<String>) -> Self {
         let text = text.into();
@@ -69,10 +69,10 @@ impl Facts {
         self
     }
 
-    /// Compares the facts of all ranks. All of them return the same verdict.
+    /// Compares the facts of all ranks. All ranks return the same result.
     ///
     /// # Errors
-    /// [`CommError::Differs`] with the first fact that differs and the ranks in the minority; those of the backend.
+    /// [`CommError::Differs`] with the first fact that differs and the ranks in the minority; errors of the backend.
     pub fn check(&self, comm: &mut dyn Communicator) -> Result<()> {
         let Some(found) = compare(
             comm,
@@ -87,8 +87,8 @@ impl Facts {
         if let (Some(Some(text)), CommError::Differs { reason, .. }) =
             (self.texts.get(found.number), &mut error)
         {
-            let right = told_by(comm, found.right, text)?;
-            let wrong = told_by(comm, found.others[0], text)?;
+            let right = broadcast_text(comm, found.right, text)?;
+            let wrong = broadcast_text(comm, found.others[0], text)?;
             if let Some((wrong, right)) = first_difference(&wrong, &right) {
                 reason.push_str(&format!(": {wrong} instead of {right}"));
             }
@@ -97,10 +97,10 @@ impl Facts {
     }
 }
 
-/// Compares parameters bit by bit over all ranks, by a hash for each tensor. All ranks return the same verdict.
+/// Compares parameters bit by bit over all ranks, using one hash per tensor. All ranks return the same result.
 ///
 /// # Errors
-/// [`CommError::Differs`] with the first tensor that differs and the ranks in the minority; those of the backend.
+/// [`CommError::Differs`] with the first tensor that differs and the ranks in the minority; errors of the backend.
 pub fn same_parameters<'a>(
     comm: &mut dyn Communicator,
     tensors: impl IntoIterator<Item = (&'a str, &'a [f32])>,
@@ -108,8 +108,8 @@ pub fn same_parameters<'a>(
     same_parameters_from(0, comm, tensors)
 }
 
-/// As [`same_parameters`], for consecutive ranks of a job, the first of which has this number there: errors name ranks
-/// by their numbers in the job.
+/// Like [`same_parameters`], for consecutive ranks of a job, the first of which has the given number: errors use
+/// job-wide numbers.
 pub(crate) fn same_parameters_from<'a>(
     first_in_job: usize,
     comm: &mut dyn Communicator,
@@ -130,13 +130,14 @@ pub(crate) fn same_parameters_from<'a>(
     Err(found.error(first_in_job + comm.rank()))
 }
 
-/// The text of one rank, on all.
-fn told_by(comm: &mut dyn Communicator, rank: usize, own: &str) -> Result<String> {
+/// Broadcasts the text of one rank.
+fn broadcast_text(comm: &mut dyn Communicator, rank: usize, own: &str) -> Result<String> {
     let bytes = tree::broadcast_any(comm, own.as_bytes().to_vec(), rank)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// The first line in which two texts differ, of each; by its key where it has one, because the other may lack it.
+/// The first differing line of each text. Lines are matched by key if they have one, because a key may be absent from
+/// the other text.
 fn first_difference(one: &str, other: &str) -> Option<(String, String)> {
     fn by_key(text: &str) -> BTreeMap<&str, &str> {
         let key = |line: &'_ str| line.find(" = ").unwrap_or(0);
@@ -154,15 +155,15 @@ fn first_difference(one: &str, other: &str) -> Option<(String, String)> {
     Some((shown(&one), shown(&other)))
 }
 
-/// A fact that is not the same on all ranks.
+/// A fact that differs between ranks.
 struct Difference {
-    /// Its place in the list; that of the list itself comes after the last.
+    /// Its index in the list; the list itself comes last.
     number: usize,
     what: String,
-    /// The lowest rank with what most have, and how many these are.
+    /// The lowest rank of the majority, and the size of the majority.
     right: usize,
     majority: usize,
-    /// The ranks with something else.
+    /// The ranks outside the majority.
     others: Vec<usize>,
 }
 
@@ -180,8 +181,8 @@ impl Difference {
     }
 }
 
-/// The first of these hashes that is not the same on all ranks: a single one is compared, and all of them only if that
-/// differs.
+/// Finds the first of these hashes that differs between ranks. Compares a combined hash first, and all of them only if
+/// that differs.
 fn compare(
     comm: &mut dyn Communicator,
     list: &str,
@@ -190,7 +191,7 @@ fn compare(
 ) -> Result<Option<Difference>> {
     let mut hasher = Xxh3::new();
     for name in names {
-        // The length keeps "ab", "c" apart from "a", "bc".
+        // Hashing the length distinguishes "ab", "c" from "a", "bc".
         hasher.update(&(name.len() as u64).to_le_bytes());
         hasher.update(name.as_bytes());
     }
@@ -210,15 +211,15 @@ fn compare(
     Ok(numbered.find_map(|(number, name)| difference(number, name, column(&gathered, number))))
 }
 
-/// The numbers of every rank.
+/// Gathers the numbers of every rank.
 fn gather(comm: &mut dyn Communicator, mine: &[u64]) -> Result<Vec<Vec<u64>>> {
     let bytes = tree::all_gather(comm, bytemuck::cast_slice(mine))?;
     let each = bytes.chunks(8 * mine.len());
     Ok(each.map(bytemuck::pod_collect_to_vec).collect())
 }
 
-/// The ranks with another hash, if not all are the same. The hash of most ranks is right; of two that are as frequent,
-/// the one of the lowest rank.
+/// The ranks outside the majority, if any. The most frequent hash counts as right; in a tie, the one of the lowest
+/// rank.
 fn difference(number: usize, what: &str, hashes: Vec<u64>) -> Option<Difference> {
     let mut ranks_with: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (rank, hash) in hashes.into_iter().enumerate() {
@@ -241,7 +242,7 @@ fn difference(number: usize, what: &str, hashes: Vec<u64>) -> Option<Difference>
     })
 }
 
-/// Ranks in words, as many as are worth reading.
+/// Lists ranks for a message, up to a limit.
 fn listed(ranks: &[usize]) -> String {
     let named = &ranks[..ranks.len().min(NAMED_RANKS)];
     let words: Vec<String> = named.iter().map(ToString::to_string).collect();

@@ -1,9 +1,10 @@
-//! Small values over all ranks: flags and sums that do not depend on the number of ranks.
+//! Combines small values over all ranks: flags, and sums that do not depend on the order of ranks.
 
 use crate::comm::collectives::tree;
 use crate::comm::{CommError, Communicator, Result};
 
-/// Whether any rank says yes: a signal to stop reaches ranks at different times and must be obeyed by all at once.
+/// Whether any rank sets the flag. A stop signal reaches ranks at different times, but all must obey it at the same
+/// step.
 ///
 /// # Errors
 /// Those of the backend.
@@ -13,7 +14,7 @@ pub fn any(comm: &mut dyn Communicator, flag: bool) -> Result<bool> {
     Ok(flags[0])
 }
 
-/// Sets every flag that any rank has set, on all of them; each gives as many.
+/// Element-wise logical OR of equally many flags over all ranks.
 ///
 /// # Errors
 /// Those of the backend.
@@ -44,14 +45,13 @@ pub fn sum_counts(comm: &mut dyn Communicator, counts: &mut [u64]) -> Result<()>
     Ok(())
 }
 
-/// Replaces values by their sums over all ranks, added without error and rounded once: the order of ranks does not
-/// matter.
+/// Replaces values by their exactly rounded sums over all ranks, which do not depend on the order of ranks.
 ///
-/// Every rank receives everybody's values, so this is for scores, not for gradients. Where a partial sum exceeds the
-/// range of f64, or a value is not finite, the sum is that of plain additions in the order of rank.
+/// Every rank receives the values of all ranks, so this is for scores, not for gradients. If a partial sum overflows
+/// f64, or a value is not finite, the result is that of plain additions in rank order.
 ///
 /// # Errors
-/// [`CommError::Size`] if a rank gives another number of values; those of the backend.
+/// [`CommError::Size`] if ranks have different numbers of values; errors of the backend.
 pub fn sum_exactly(comm: &mut dyn Communicator, values: &mut [f64]) -> Result<()> {
     let bytes = tree::all_gather(comm, bytemuck::cast_slice(values))?;
     let all: Vec<f64> = bytemuck::pod_collect_to_vec(&bytes);
@@ -63,10 +63,10 @@ pub fn sum_exactly(comm: &mut dyn Communicator, values: &mut [f64]) -> Result<()
     Ok(())
 }
 
-/// The f64 nearest to the sum of all values; `None` if something on the way is not finite.
+/// The sum of all values, rounded once; `None` if an intermediate result is not finite.
 ///
 /// # Source
-/// Shewchuk 1997, doi:10.1007/PL00009321: a sum kept as terms that do not overlap.
+/// Shewchuk 1997, doi:10.1007/PL00009321: keeps a sum as non-overlapping terms.
 fn exact_sum<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
     let mut terms: Vec<f64> = Vec::new();
     for &value in values {
@@ -92,14 +92,14 @@ fn exact_sum<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
     Some(round_once(&terms))
 }
 
-/// A sum as rounded, and what rounding took away.
+/// The rounded sum and its rounding error.
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_part = sum - a;
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// The f64 nearest to a sum of terms that do not overlap, smallest first; ties go to even.
+/// Rounds a sum of non-overlapping terms, smallest first, to the nearest f64; ties go to even.
 fn round_once(terms: &[f64]) -> f64 {
     let mut total = 0.0;
     for place in (0..terms.len()).rev() {
@@ -108,7 +108,7 @@ fn round_once(terms: &[f64]) -> f64 {
         if error == 0.0 {
             continue;
         }
-        // A tie was rounded to even without looking at the smaller terms: they decide it.
+        // A tie was rounded to even without regard to the smaller terms, which break it.
         let below = place.checked_sub(1).map_or(0.0, |next| terms[next]);
         if (error < 0.0 && below < 0.0) || (error > 0.0 && below > 0.0) {
             let twice = 2.0 * error;

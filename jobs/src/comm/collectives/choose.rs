@@ -1,4 +1,5 @@
-//! Which algorithm sums a vector: a rule of its length and the number of ranks, never of a timing inside a run.
+//! Selects the algorithm of a sum by its length and the number of ranks, never by timing, which would vary between
+//! runs.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,10 +13,10 @@ pub enum Algorithm {
     Halving,
 }
 
-/// Which algorithm is wanted.
+/// The requested algorithm.
 ///
-/// The bits of a sum depend on the algorithm: name one to keep them when the length of buckets or the number of ranks
-/// changes the rule's mind.
+/// The bits of a sum depend on the algorithm: name one explicitly to keep them when bucket lengths or the number of
+/// ranks change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
@@ -29,7 +30,7 @@ pub enum Choice {
 }
 
 impl Choice {
-    /// The algorithm for so many bytes between so many ranks over a usual link.
+    /// The algorithm for this many bytes and ranks over a default link.
     #[must_use]
     pub fn resolve(self, bytes: usize, ranks: usize) -> Algorithm {
         match self {
@@ -39,7 +40,7 @@ impl Choice {
         }
     }
 
-    /// As in a recipe.
+    /// The name in a recipe.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -50,17 +51,17 @@ impl Choice {
     }
 }
 
-/// What a message costs: the time until its first byte arrives, and the rate of those that follow.
+/// The cost of a message: latency and bandwidth.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Link {
-    /// Time of an empty message, in microseconds.
+    /// Latency in microseconds.
     pub latency_us: f64,
-    /// Bytes that a rank sends in a microsecond.
+    /// Bytes per microsecond.
     pub bytes_per_us: f64,
 }
 
 impl Default for Link {
-    /// A cluster's usual network: 2 µs, 10 GB/s.
+    /// A typical cluster network: 2 µs, 10 GB/s.
     fn default() -> Self {
         Self {
             latency_us: 2.0,
@@ -72,8 +73,8 @@ impl Default for Link {
 impl Link {
     /// Time of an all-reduce in microseconds, without the additions.
     ///
-    /// A ring sends 2 (P - 1) messages of 1/P. Halving and doubling send 2 log2 P messages that add up to the same
-    /// bytes, and where P is no power of two a message there and one back with everything.
+    /// A ring sends 2 (P - 1) messages of 1/P. Halving and doubling send 2 log2 P messages with the same total; if P is
+    /// not a power of two, one full-length message each way is added.
     ///
     /// # Source
     /// Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, sections 4.4 and 4.5.
@@ -98,10 +99,10 @@ impl Link {
         }
     }
 
-    /// The algorithm that takes less time; a ring if both take the same.
+    /// The faster algorithm; a ring if both take equally long.
     ///
-    /// Halving has to be twice as fast: its exchanges between distant ranks share links, which the formula does not
-    /// know (over TCP they reached half the rate of a ring).
+    /// Halving must be predicted to be twice as fast: its exchanges between distant ranks share links, which the
+    /// formula ignores (over TCP they reached half the rate of a ring).
     #[must_use]
     pub fn cheaper(&self, bytes: usize, ranks: usize) -> Algorithm {
         let time = |algorithm| self.time_us(algorithm, bytes, ranks);

@@ -1,8 +1,8 @@
-//! Recursive halving, then doubling: sums in log2 P exchanges and as many to hand them round.
+//! Recursive halving and doubling: reduce-scatter in log2 P exchanges, all-gather in as many.
 //!
-//! As little is sent as by a ring when P is a power of two, in 2 log2 P messages instead of 2 (P - 1). Other numbers of
-//! ranks first fold: the lowest ranks give their values to their neighbour, sit out, and get the result at the end.
-//! Source: Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, section 4.5.
+//! If P is a power of two, it sends as many bytes as a ring, in 2 log2 P messages instead of 2 (P - 1). Other numbers
+//! of ranks are folded first: the lowest ranks send their values to their neighbour, sit out, and receive the result at
+//! the end. Source: Thakur, Rabenseifner & Gropp 2005, doi:10.1177/1094342005051521, section 4.5.
 
 use super::lane::Exchange;
 use super::{Lane, part};
@@ -57,20 +57,20 @@ pub fn all_reduce(comm: &mut dyn Communicator, values: &mut [f32], lane: &mut La
     });
     lane.gather(comm, values, owned, back)?;
     if folded {
-        // Rounded already: what is sent stands for exactly what this rank has.
+        // Already rounded: the message has exactly the values of this rank.
         lane.send(comm, rank - 1, values)?;
     }
     Ok(())
 }
 
-/// Ranks reduced to a power of two of seats: of the first `pairs` pairs of ranks only the second has a seat.
+/// Folds ranks to a power of two of seats: of the first `pairs` pairs of ranks only the second has a seat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Fold {
     seats: usize,
     pairs: usize,
 }
 
-/// An exchange of a seat with its partner, in blocks of an even division by the number of seats.
+/// An exchange between a seat and its partner, in blocks of an even division by the number of seats.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Halving {
     partner: usize,

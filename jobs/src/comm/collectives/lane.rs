@@ -1,17 +1,17 @@
-//! One algorithm's way to its peers: the type on the wire, buffers kept between calls, and the bytes it has sent.
+//! A lane: the connection of a collective to its peers, with its wire format, reusable buffers and byte counter.
 
 use super::part;
 use super::values::{self, Half};
 use crate::comm::{Communicator, Result, Wire};
 use std::ops::Range;
 
-/// A message of values to be added is at most this long: while it travels, the one before is added.
+/// Maximum length of a message of values to be added: while one is in flight, the previous one is added.
 pub const PIECE_BYTES: usize = 4 << 20;
 
-/// A message of finished values is at most this long: counts of bytes must stay far below 2^31 for MPI.
+/// Maximum length of a message of finished values: byte counts must stay far below 2^31 for MPI.
 const COPY_BYTES: usize = 64 << 20;
 
-/// Whom a rank sends to and receives from, and which values.
+/// The peers of an exchange, and the ranges sent and received.
 ///
 /// The two ranges do not overlap.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ pub struct Lane {
     helper: Option<rayon::ThreadPool>,
 }
 
-/// Messages under way: while one of each pair travels, the other is added or rounded.
+/// Message buffers in pairs: while one is in flight, the other is added or rounded.
 #[derive(Debug, Default)]
 struct Buffers {
     floats: [Vec<f32>; 2],
@@ -42,7 +42,7 @@ struct Buffers {
 }
 
 impl Lane {
-    /// A lane with pieces of [`PIECE_BYTES`].
+    /// Creates a lane with pieces of [`PIECE_BYTES`].
     #[must_use]
     pub fn new(wire: Wire) -> Self {
         Self {
@@ -55,28 +55,29 @@ impl Lane {
         }
     }
 
-    /// The same with shorter or longer pieces; all ranks must use the same. No piece is shorter than one value.
+    /// Sets the length of pieces, which must be the same on all ranks. A piece has at least one value.
     #[must_use]
     pub fn pieces_of(mut self, bytes: usize) -> Self {
         self.piece_bytes = bytes.max(4);
         self
     }
 
-    /// What values are sent as.
+    /// The number format on the wire.
     #[must_use]
     pub fn wire(&self) -> Wire {
         self.wire
     }
 
-    /// Bytes of values sent since the lane was made.
+    /// Bytes of values sent so far.
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }
 
-    /// Sends some values and adds what comes to others.
+    /// Sends one range of values, receives another and adds it.
     ///
-    /// `longest` is the longest range that any rank sends in this step: it settles the number of pieces for all.
+    /// `longest` is the longest range that any rank sends in this step: it determines the number of pieces on all
+    /// ranks.
     pub(super) fn exchange_add(
         &mut self,
         comm: &mut dyn Communicator,
@@ -101,9 +102,9 @@ impl Lane {
         work.run(comm, send, receive, self.helper.as_ref())
     }
 
-    /// Sends finished values and takes over those that come, until `steps` is exhausted.
+    /// Sends finished values and stores received ones, until `steps` is exhausted.
     ///
-    /// With a half type on the wire every value is rounded once, here, by the rank that owns it: `owned`.
+    /// With a half-precision wire format, the rank that owns a value rounds it once, here: `owned`.
     pub(super) fn gather(
         &mut self,
         comm: &mut dyn Communicator,
@@ -128,7 +129,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Sends values as they are on the wire, without waiting for any.
+    /// Sends values without receiving any.
     pub(super) fn send(
         &mut self,
         comm: &mut dyn Communicator,
@@ -149,7 +150,7 @@ impl Lane {
         Ok(())
     }
 
-    /// Receives what [`Lane::send`] sends, and adds it or takes it over.
+    /// Receives what [`Lane::send`] sends, and adds or stores it.
     pub(super) fn receive(
         &mut self,
         comm: &mut dyn Communicator,
@@ -184,7 +185,7 @@ impl Lane {
     }
 }
 
-/// A thread that adds while the lane's own thread waits for messages. Without one everything is done in turn.
+/// A thread that adds while the lane's own thread waits for messages. Without one the work is sequential.
 fn start_helper() -> Option<rayon::ThreadPool> {
     rayon::ThreadPoolBuilder::new()
         .num_threads(1)
@@ -196,7 +197,7 @@ fn start_helper() -> Option<rayon::ThreadPool> {
         .ok()
 }
 
-/// Two ranges that do not overlap, one to read and one to write.
+/// Two disjoint ranges of a slice, one to read and one to write.
 fn disjoint<'a, T>(
     all: &'a mut [T],
     read: &Range<usize>,
@@ -211,7 +212,7 @@ fn disjoint<'a, T>(
     }
 }
 
-/// Sends a range and receives another in place; returns the bytes sent.
+/// Sends a range and receives another directly into place; returns the bytes sent.
 fn exchange_copy<T: bytemuck::Pod>(
     comm: &mut dyn Communicator,
     all: &mut [T],
@@ -241,7 +242,7 @@ struct Pieces<'a> {
 }
 
 impl Pieces<'_> {
-    /// Sends and receives piece after piece; while one is on its way the next is rounded and the one before is added.
+    /// Sends and receives piece by piece; while one is in flight, the next is rounded and the previous one is added.
     fn run(
         &mut self,
         comm: &mut dyn Communicator,
@@ -302,7 +303,7 @@ impl Pieces<'_> {
     }
 }
 
-/// The buffer of this piece, then the one of its neighbours.
+/// The buffer of this piece, then that of its neighbours.
 fn swapped<T>(piece: usize, [even, odd]: &mut [T; 2]) -> (&mut T, &mut T) {
     if piece.is_multiple_of(2) {
         (even, odd)

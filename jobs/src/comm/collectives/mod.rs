@@ -1,8 +1,8 @@
 //! Collectives over messages between two ranks, the same for every backend.
 //!
-//! Long vectors go by [`ring`], short ones between many ranks by [`halving`], bytes and small vectors by [`tree`];
-//! [`choose`] says which. All of them give every rank the same bits, and the same bits again in the next run: the order
-//! of additions follows from the number of ranks and the length alone.
+//! Long vectors use [`ring`], short ones between many ranks [`halving`], bytes and small vectors [`tree`]; [`choose`]
+//! decides. All of them give the same bits on every rank and in every run: the order of additions depends only on the
+//! number of ranks and the length.
 
 pub mod choose;
 pub mod halving;
@@ -17,7 +17,8 @@ pub use lane::Lane;
 use super::{Communicator, Result};
 use std::ops::Range;
 
-/// The part with number `index` when so many values are divided evenly; earlier parts are longer by one if it must be.
+/// Range `index` of an even division of this many values; earlier parts are longer by one if the division has a
+/// remainder.
 ///
 /// # Example
 /// ```
@@ -32,7 +33,7 @@ pub fn part(values: usize, parts: usize, index: usize) -> Range<usize> {
     start..start + each + usize::from(index < longer)
 }
 
-/// Replaces values by their sums over all ranks, by this algorithm and with the lane's type on the wire.
+/// Replaces values by their sums over all ranks, using this algorithm and the lane's wire format.
 ///
 /// # Errors
 /// Those of the backend.

@@ -1,16 +1,16 @@
-//! Rings: every rank sends to the next and receives from the one before, P - 1 times for sums and P - 1 times to hand
-//! them round.
+//! Ring algorithms: every rank sends to the next and receives from the previous one, in P - 1 steps for a
+//! reduce-scatter and P - 1 for an all-gather.
 //!
-//! Each value crosses every link about twice however many ranks there are, which no algorithm undercuts; but there are
-//! 2 (P - 1) messages one after the other, too many for short vectors between thousands of ranks.
-//! Source: Patarasuk & Yuan 2009, doi:10.1016/j.jpdc.2008.09.002.
+//! Each value crosses every link about twice, whatever the number of ranks, which is optimal; but the 2 (P - 1)
+//! sequential messages are too many for short vectors between thousands of ranks. Source: Patarasuk & Yuan 2009,
+//! doi:10.1016/j.jpdc.2008.09.002.
 
 use super::lane::Exchange;
 use super::{Lane, part};
 use crate::comm::{Communicator, Result};
 use std::ops::Range;
 
-/// Where the sums of this rank's part lie in `values` afterwards: part number `rank` of an even division.
+/// Returns the range of `values` that then holds this rank's sums: part number `rank` of an even division.
 ///
 /// The other parts hold partial sums.
 ///
@@ -33,9 +33,9 @@ pub fn reduce_scatter(
     Ok(part(values.len(), size, rank))
 }
 
-/// Fills `values` from every rank's own part, as [`reduce_scatter`] leaves it.
+/// Gathers every rank's own part, as left by [`reduce_scatter`], into `values` on all ranks.
 ///
-/// With a half type on the wire, parts are rounded by their owners and every rank ends with the rounded values.
+/// With a half-precision wire format, owners round their parts, and every rank ends with the rounded values.
 ///
 /// # Errors
 /// Those of the backend.

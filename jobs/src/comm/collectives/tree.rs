@@ -1,12 +1,12 @@
-//! Trees for bytes and small vectors: broadcast, sums in a fixed order, everybody's bytes, and a barrier.
+//! Tree algorithms for bytes and small vectors: broadcast, sums in a fixed order, gather to all, and a barrier.
 
 use crate::comm::error::check_peer;
 use crate::comm::{Communicator, Result};
 
-/// A message of a broadcast is at most this long, so that a long one flows down the tree piece by piece.
+/// Maximum length of a broadcast message, so that longer ones are pipelined down the tree.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Gives every rank the bytes of `root`, along a binomial tree.
+/// Broadcasts the bytes of `root` along a binomial tree.
 ///
 /// # Errors
 /// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
@@ -23,7 +23,7 @@ pub fn broadcast(comm: &mut dyn Communicator, bytes: &mut [u8], root: usize) -> 
     Ok(())
 }
 
-/// Gives every rank the values of `root`, bit for bit.
+/// Broadcasts the values of `root`, bit for bit.
 ///
 /// # Errors
 /// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
@@ -35,7 +35,7 @@ pub fn broadcast_values(
     broadcast(comm, bytemuck::cast_slice_mut(values), root)
 }
 
-/// The bytes of `root` on every rank, which need not know how many they are.
+/// Broadcasts the bytes of `root` to ranks that do not know their number.
 ///
 /// # Errors
 /// [`CommError::Layout`](crate::comm::CommError::Layout) if there is no rank `root`; those of the backend.
@@ -51,8 +51,8 @@ pub fn broadcast_any(
     Ok(bytes)
 }
 
-/// Folds all ranks' values position by position, in an order that follows from their number alone, and gives every rank
-/// the result.
+/// Folds the values of all ranks element-wise, in an order that depends only on the number of ranks, and gives every
+/// rank the result.
 ///
 /// # Errors
 /// Those of the backend.
@@ -65,13 +65,13 @@ pub fn all_fold<T: bytemuck::Pod>(
     broadcast(comm, bytemuck::cast_slice_mut(values), 0)
 }
 
-/// The bytes of all ranks one after the other, each as many as `mine`, in about log2 P messages.
+/// Concatenates the bytes of all ranks, each as many as `mine`, in about log2 P messages.
 ///
 /// # Source
 /// Bruck et al. 1997, doi:10.1109/71.642949.
 ///
 /// # Errors
-/// Those of the backend; [`CommError::Size`](crate::comm::CommError::Size) if a rank gives another number of bytes.
+/// Errors of the backend; [`CommError::Size`](crate::comm::CommError::Size) if a rank passes another number of bytes.
 pub fn all_gather(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<u8>> {
     let (rank, size, each) = (comm.rank(), comm.size(), mine.len());
     let mut found = mine.to_vec();
@@ -84,12 +84,12 @@ pub fn all_gather(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<u8>> {
         found.extend(arrived);
         have += more;
     }
-    // The first block is this rank's own; block 0 of all lies `rank` blocks before it.
+    // The first block is this rank's own; block 0 lies `rank` blocks before it.
     found.rotate_right(rank * each);
     Ok(found)
 }
 
-/// The bytes of each rank, of any number each; on the way every block is as long as the longest.
+/// Gathers the bytes of each rank, whose number may vary; for transfer, blocks are padded to the longest.
 ///
 /// # Errors
 /// Those of the backend.
@@ -111,7 +111,7 @@ pub fn all_gather_any(comm: &mut dyn Communicator, mine: &[u8]) -> Result<Vec<Ve
         .collect())
 }
 
-/// Returns when all ranks have come here, by messages: for backends that have no barrier of their own.
+/// Returns once all ranks have called it, using messages: for backends without a barrier of their own.
 ///
 /// # Source
 /// Hensgen, Finkel & Manber 1988, doi:10.1007/BF01379320 (dissemination).
@@ -129,7 +129,7 @@ pub fn barrier(comm: &mut dyn Communicator) -> Result<()> {
     Ok(())
 }
 
-/// Folds along the tree of [`broadcast`], from the leaves up. Ranks other than the root end with partial results.
+/// Folds along the tree of [`broadcast`], from the leaves to the root. Other ranks end with partial results.
 fn reduce<T: bytemuck::Pod>(
     comm: &mut dyn Communicator,
     values: &mut [T],
@@ -157,7 +157,7 @@ fn family(comm: &dyn Communicator, root: usize) -> Result<(Option<usize>, Vec<us
     check_peer(rank, root, size)?;
     let place = (rank + size - root) % size;
     let whole = size.next_power_of_two();
-    // A place's lowest set bit is its distance to the parent; all shorter powers of two lead to children.
+    // The lowest set bit of a place is the distance to its parent; smaller powers of two lead to children.
     let reach = if place == 0 {
         whole
     } else {

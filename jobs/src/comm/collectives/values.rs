@@ -1,14 +1,14 @@
-//! Loops over values: adding, and rounding to and from what goes over the wire.
+//! Element-wise loops: addition, and conversion to and from the wire format.
 
 use crate::comm::Wire;
 use half::f16;
 use half::slice::{HalfBitsSliceExt, HalfFloatSliceExt};
 use pulp::{Arch, Simd, WithSimd};
 
-/// Values that are decoded before they are added, few enough to stay in the first-level cache.
+/// Number of values decoded at a time, few enough to stay in the L1 cache.
 const BLOCK: usize = 1024;
 
-/// A type of two bytes that values are rounded to on the wire.
+/// A half-precision wire format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Half {
     Bf16,
@@ -16,7 +16,7 @@ pub(super) enum Half {
 }
 
 impl Half {
-    /// That of a wire; `None` where values go as they are.
+    /// The half-precision format of a wire; `None` if values are sent unchanged.
     pub(super) fn of(wire: Wire) -> Option<Self> {
         match wire {
             Wire::F32 => None,
@@ -26,7 +26,7 @@ impl Half {
     }
 }
 
-/// Adds values one by one.
+/// Adds element-wise.
 pub(super) fn add(totals: &mut [f32], values: &[f32]) {
     struct Add<'a>(&'a mut [f32], &'a [f32]);
     impl WithSimd for Add<'_> {
@@ -46,7 +46,7 @@ pub(super) fn add(totals: &mut [f32], values: &[f32]) {
     Arch::new().dispatch(Add(totals, values));
 }
 
-/// The sums of so many terms, added in their order.
+/// Sums several terms element-wise, in their order.
 pub(in crate::comm) fn add_in_order<'a>(
     sums: &mut [f32],
     terms: usize,
@@ -56,14 +56,14 @@ pub(in crate::comm) fn add_in_order<'a>(
     (1..terms).for_each(|at| add(sums, term(at)));
 }
 
-/// Multiplies values one by one.
+/// Multiplies element-wise.
 pub fn scale(values: &mut [f32], by: f32) {
     if by != 1.0 {
         values.iter_mut().for_each(|value| *value *= by);
     }
 }
 
-/// Rounds to nearest, ties to even, as bits of two bytes. Values that f16 cannot hold become infinite.
+/// Rounds to nearest, ties to even, into 16 bits. Values that f16 cannot represent become infinite.
 pub(super) fn encode(half: Half, values: &[f32], bits: &mut [u16]) {
     struct Encode<'a>(&'a [f32], &'a mut [u16]);
     impl WithSimd for Encode<'_> {
@@ -73,7 +73,7 @@ pub(super) fn encode(half: Half, values: &[f32], bits: &mut [u16]) {
             for (bits, value) in self.1.iter_mut().zip(self.0) {
                 let long = value.to_bits();
                 let rounded = long.wrapping_add(0x7FFF + ((long >> 16) & 1)) >> 16;
-                // A not-a-number stays one whatever its low bits are.
+                // Keeps NaN a NaN whatever its low bits are.
                 let kept = (long >> 16) | 0x40;
                 *bits = if value.is_nan() { kept } else { rounded } as u16;
             }
@@ -87,7 +87,7 @@ pub(super) fn encode(half: Half, values: &[f32], bits: &mut [u16]) {
     }
 }
 
-/// The values that bits of two bytes stand for.
+/// Decodes 16-bit values.
 pub(super) fn decode(half: Half, bits: &[u16], values: &mut [f32]) {
     struct Decode<'a>(&'a [u16], &'a mut [f32]);
     impl WithSimd for Decode<'_> {
@@ -105,7 +105,7 @@ pub(super) fn decode(half: Half, bits: &[u16], values: &mut [f32]) {
     }
 }
 
-/// Adds the values that bits of two bytes stand for.
+/// Decodes 16-bit values and adds them.
 pub(super) fn decode_add(half: Half, bits: &[u16], totals: &mut [f32]) {
     let mut block = [0.0; BLOCK];
     for (bits, totals) in bits.chunks(BLOCK).zip(totals.chunks_mut(BLOCK)) {

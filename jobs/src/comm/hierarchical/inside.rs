@@ -2,7 +2,7 @@
 //! node's own links, such as NCCL.
 
 use super::HierarchicalOptions;
-use super::writing::{Busy, Way, Ways};
+use super::writing::{Busy, WriteMode, WriteModes};
 use crate::comm::collectives::{Lane, part, ring};
 use crate::comm::{CommError, Communicator, Result, Window, Wire};
 use squall_model::gradients::Lent;
@@ -18,7 +18,7 @@ pub(super) enum Inside {
         /// Whether the next piece uses the second half. Pieces alternate between halves, because a slower rank may
         /// still be reading the one before.
         second_half: bool,
-        ways: Ways,
+        ways: WriteModes,
     },
     Ring {
         node: Box<dyn Communicator>,
@@ -104,7 +104,7 @@ impl Inside {
                 window,
                 half: at_once,
                 second_half: false,
-                ways: Ways::new(),
+                ways: WriteModes::new(),
             },
             None => Self::Ring {
                 node,
@@ -120,7 +120,7 @@ pub(super) struct Shared<'a> {
     /// Where the half that is used begins in every rank's segment.
     pub(super) base: usize,
     pub(super) leaders: usize,
-    pub(super) way: Way,
+    pub(super) way: WriteMode,
 }
 
 impl Shared<'_> {
@@ -167,8 +167,8 @@ impl Shared<'_> {
 
     fn write(&mut self, at: usize, values: &[f32]) {
         match self.way {
-            Way::Cached => self.window.write(self.base + at, values),
-            Way::Streamed => self.window.stream(self.base + at, values),
+            WriteMode::Cached => self.window.write(self.base + at, values),
+            WriteMode::Streamed => self.window.stream(self.base + at, values),
         }
     }
 }

@@ -1,12 +1,12 @@
 //! Sums in three phases: inside the node, between nodes, inside the node.
 //!
 //! Only the phase between nodes uses the network, and it sends each value once per node instead of once per rank.
-//! Several ranks of a node, its leaders, do this, each with its part of the values, so that all of the node's links to
-//! the network are busy. Inside a node values go through memory that its ranks share: every rank writes the values that
-//! others sum, each leader adds up its part from all ranks in the order of rank (with no rounding but that of the
-//! additions), and every rank reads the results. There are two ways of writing to this memory; which is faster is
-//! measured now and then (`writing`). Where memory cannot be shared, ring algorithms do the same by messages; a library
-//! that knows the node's own links, such as NCCL, may do it instead ([`Hierarchical::with_node`]).
+//! Several ranks of a node, its leaders, do this, each with its part of the values, so that all of the node's network
+//! links are busy. Inside a node values go through shared memory: every rank writes the values that others sum, each
+//! leader adds up its part from all ranks in rank order (rounding only in the additions), and every rank reads the
+//! results. There are two ways of writing to this memory; the faster one is measured periodically (`writing`). If
+//! memory cannot be shared, ring algorithms use messages instead; or a library that knows the node's own links, such as
+//! NCCL, takes over ([`Hierarchical::with_node`]).
 //!
 //! The result does not depend on how nodes are numbered: they are ordered by their lowest rank.
 
@@ -24,25 +24,25 @@ use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::time::Instant;
 
-/// Settings of [`Hierarchical`]; all ranks must give the same.
+/// Settings of [`Hierarchical`]; must be the same on all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HierarchicalOptions {
-    /// How many ranks of each node talk to other nodes; all of them if `None`.
+    /// Number of ranks per node that communicate with other nodes; all of them if `None`.
     pub leaders: Option<usize>,
     /// The number format in which values are sent between nodes. Inside a node they stay f32.
     pub wire: Wire,
     /// The algorithm between nodes.
     pub between: Choice,
-    /// Whether the ranks of a node share memory where they can.
+    /// Whether the ranks of a node share memory if they can.
     pub shared_memory: bool,
-    /// Values in one piece: longer vectors go through the three phases piece by piece. Shared memory holds two pieces
-    /// for each rank.
+    /// Number of values in one piece: longer vectors go through the three phases piece by piece. Shared memory holds
+    /// two pieces per rank.
     pub values_at_once: usize,
-    /// Most values in one piece where all ranks are on one node: so few that what a rank writes is still in the caches
-    /// when others read it.
+    /// Maximum number of values in one piece if all ranks are on one node: few enough that what a rank writes is still
+    /// in cache when others read it.
     pub values_in_cache: usize,
-    /// The longest message, in bytes, of the steps that add values: longer ones are cut, so that additions overlap with
-    /// sending.
+    /// Maximum message length in bytes in steps that add values: longer messages are split, so that additions overlap
+    /// with sending.
     pub piece_bytes: usize,
 }
 
@@ -60,7 +60,7 @@ impl Default for HierarchicalOptions {
     }
 }
 
-/// Sums over the ranks of several nodes, which must have equal numbers of ranks.
+/// An all-reduce over several nodes, which must have equal numbers of ranks.
 pub struct Hierarchical {
     layout: Layout,
     leaders: usize,

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// How values are written that other ranks read next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum WriteMode {
     /// Through this core's caches.
     Cached,
     /// Past them, into memory.
@@ -31,28 +31,28 @@ const FEWEST: usize = 1 << 14;
 /// All ranks count the same passes and so try the same way at the same time. Each then takes what was faster on its own
 /// core: they need not agree.
 #[derive(Debug)]
-pub(super) struct Ways {
+pub(super) struct WriteModes {
     passes: usize,
     /// Seconds a value of the fastest pass by either way, in the trial under way.
     fastest: [f64; 2],
-    best: Way,
+    best: WriteMode,
 }
 
-impl Ways {
+impl WriteModes {
     pub fn new() -> Self {
         Self {
             passes: 0,
             fastest: [f64::INFINITY; 2],
-            best: Way::Cached,
+            best: WriteMode::Cached,
         }
     }
 
     /// The way of the next pass, over this many values.
-    pub fn next(&self, values: usize) -> Way {
+    pub fn next(&self, values: usize) -> WriteMode {
         match self.passes % ROUND / TRIED {
-            _ if values < FEWEST => Way::Cached,
-            0 => Way::Cached,
-            1 => Way::Streamed,
+            _ if values < FEWEST => WriteMode::Cached,
+            0 => WriteMode::Cached,
+            1 => WriteMode::Streamed,
             _ => self.best,
         }
     }
@@ -72,8 +72,8 @@ impl Ways {
         if self.passes % ROUND == 2 * TRIED {
             let [cached, streamed] = std::mem::replace(&mut self.fastest, [f64::INFINITY; 2]);
             self.best = match streamed < cached {
-                true => Way::Streamed,
-                false => Way::Cached,
+                true => WriteMode::Streamed,
+                false => WriteMode::Cached,
             };
         }
     }
@@ -115,7 +115,11 @@ mod tests {
     use super::*;
 
     /// Makes so many passes, of which each takes as long as `seconds` says, and returns their ways.
-    fn ways(ways: &mut Ways, passes: usize, seconds: impl Fn(Way, usize) -> f64) -> Vec<Way> {
+    fn ways(
+        ways: &mut WriteModes,
+        passes: usize,
+        seconds: impl Fn(WriteMode, usize) -> f64,
+    ) -> Vec<WriteMode> {
         let values = 10 * FEWEST;
         let pass = |pass| {
             let way = ways.next(values);
@@ -127,33 +131,33 @@ mod tests {
 
     #[test]
     fn the_faster_way_is_taken_until_the_next_trial() {
-        let mut all = Ways::new();
+        let mut all = WriteModes::new();
         let found = ways(&mut all, ROUND, |way, pass| match (way, pass) {
             // The first passes of a way pay for the other's, and one was disturbed.
-            (Way::Streamed, TRIED | 9) => 9.0,
-            (Way::Streamed, _) => 1.0,
-            (Way::Cached, 0..2) => 0.5,
-            (Way::Cached, _) => 2.0,
+            (WriteMode::Streamed, TRIED | 9) => 9.0,
+            (WriteMode::Streamed, _) => 1.0,
+            (WriteMode::Cached, 0..2) => 0.5,
+            (WriteMode::Cached, _) => 2.0,
         });
-        assert_eq!(found[..TRIED], [Way::Cached; TRIED]);
-        assert_eq!(found[TRIED..], [Way::Streamed; ROUND - TRIED]);
+        assert_eq!(found[..TRIED], [WriteMode::Cached; TRIED]);
+        assert_eq!(found[TRIED..], [WriteMode::Streamed; ROUND - TRIED]);
         // The ranks have moved: what was found before counts no longer.
         let found = ways(&mut all, ROUND, |way, pass| match (way, pass) {
-            (Way::Streamed, 6..8) => 0.7,
-            (Way::Streamed, _) => 1.5,
-            (Way::Cached, _) => 1.2,
+            (WriteMode::Streamed, 6..8) => 0.7,
+            (WriteMode::Streamed, _) => 1.5,
+            (WriteMode::Cached, _) => 1.2,
         });
-        assert_eq!(found[..TRIED], [Way::Cached; TRIED]);
-        assert_eq!(found[TRIED..2 * TRIED], [Way::Streamed; TRIED]);
-        assert_eq!(found[2 * TRIED..], [Way::Cached; ROUND - 2 * TRIED]);
+        assert_eq!(found[..TRIED], [WriteMode::Cached; TRIED]);
+        assert_eq!(found[TRIED..2 * TRIED], [WriteMode::Streamed; TRIED]);
+        assert_eq!(found[2 * TRIED..], [WriteMode::Cached; ROUND - 2 * TRIED]);
     }
 
     #[test]
     fn short_vectors_neither_try_nor_count() {
-        let mut all = Ways::new();
+        let mut all = WriteModes::new();
         ways(&mut all, TRIED, |_, _| 1.0);
-        assert_eq!(all.next(FEWEST), Way::Streamed);
-        assert_eq!(all.next(FEWEST - 1), Way::Cached);
+        assert_eq!(all.next(FEWEST), WriteMode::Streamed);
+        assert_eq!(all.next(FEWEST - 1), WriteMode::Cached);
         let before = all.passes;
         all.passed(FEWEST - 1, Duration::from_secs(1));
         assert_eq!(all.passes, before);

@@ -1,4 +1,4 @@
-//! The library's own sum over ranks, to compare ours with.
+//! The MPI library's own all-reduce, for comparison.
 
 use super::{Mpi, ffi::Group};
 use crate::comm::{AllReduce, Result};
@@ -11,7 +11,7 @@ pub struct MpiAllReduce {
 }
 
 impl MpiAllReduce {
-    /// The library's sum over the ranks of `mpi`, in one call or in pieces of so many values.
+    /// The library's all-reduce over the ranks of `mpi`, in one call or in pieces of this many values.
     ///
     /// # Errors
     /// [`crate::comm::CommError::Library`].
@@ -38,7 +38,7 @@ impl AllReduce for MpiAllReduce {
         Ok(())
     }
 
-    /// The least that an algorithm can send: the library does not tell.
+    /// The minimum that any algorithm sends: the library does not report it.
     fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }

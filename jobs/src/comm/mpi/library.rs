@@ -1,4 +1,4 @@
-//! The MPI library of this process: started once, ended when its last communicator is dropped.
+//! The MPI library of this process: started once, finalised when its last communicator is dropped.
 
 use super::ffi;
 use super::wait::Patience;
@@ -9,52 +9,52 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-/// Exit code of a job that one rank's panic ended: that of a Rust program that panicked.
+/// Exit code of a job ended by a rank's panic: that of a Rust program that panicked.
 pub const PANIC_CODE: i32 = 101;
 
-/// Exit code of a job that [`super::Mpi::abort_when_stalled`] ended.
+/// Exit code of a job ended by [`super::Mpi::abort_when_stalled`].
 pub const STALL_CODE: i32 = 102;
 
-/// Exit code of a job in which an MPI function failed and which was not ended earlier.
+/// Exit code of a job in which an MPI function failed and that nothing else ended earlier.
 pub(super) const FAILED_CODE: i32 = 103;
 
-/// How often a process that has retired checks whether the job is over.
+/// Polling interval of a retired process that waits for the end of the job.
 const RETIRED_NAP: Duration = Duration::from_millis(10);
 
-/// A thread's turn to call the library, until this is dropped.
+/// A thread's permission to call the library, until dropped.
 #[allow(dead_code)] // they are held
 pub(super) enum Turn<'a> {
     Shared(RwLockReadGuard<'a, ()>),
     Alone(RwLockWriteGuard<'a, ()>),
 }
 
-/// What all communicators of this process share.
+/// State shared by all communicators of this process.
 pub(super) struct Library {
-    /// As the library names itself.
+    /// The library's name and version.
     pub version: String,
-    /// This process among all of the job.
+    /// This process's rank in the job.
     pub rank: usize,
-    /// Every call passes this gate; a process that retires closes it.
+    /// Every call passes this gate; a retiring process closes it.
     gate: RwLock<()>,
-    /// The library does not allow two threads in it at once.
+    /// Whether the library forbids concurrent calls.
     one_at_a_time: bool,
-    /// A call failed: other ranks may wait for this one, so that ending in order would hang.
+    /// Whether a call failed: other ranks may then wait for this one, so that finalising would hang.
     failed: AtomicBool,
-    /// How long this process waits.
+    /// The limit of waits.
     pub watch: Arc<Watch>,
 }
 
 impl Library {
-    /// Starts MPI, as the process of this rank if the launcher has told.
+    /// Starts MPI, as this rank if the launcher reported it.
     ///
     /// # Errors
-    /// [`CommError::Layout`] if it runs already or allows calls of one thread only, [`CommError::Library`].
-    pub fn start(watch: Arc<Watch>, told: Option<usize>) -> Result<Self> {
+    /// [`CommError::Layout`] if it is already running or supports only a single thread; [`CommError::Library`].
+    pub fn start(watch: Arc<Watch>, launcher_rank: Option<usize>) -> Result<Self> {
         let threads = {
-            let _inside = watch.inside(told.unwrap_or(0), "MPI_Init_thread");
+            let _inside = watch.inside(launcher_rank.unwrap_or(0), "MPI_Init_thread");
             ffi::start()?
         };
-        // From here on a return must end MPI, or the launcher reports a crash: `Library` does on drop.
+        // From here on every return must finalise MPI, or the launcher reports a crash; dropping `Library` does.
         let library = Self {
             version: ffi::version(),
             rank: ffi::rank_in_world(),
@@ -73,9 +73,9 @@ impl Library {
         }
     }
 
-    /// This thread's turn to call the library; it never comes once the process has retired.
+    /// Waits for this thread's turn to call the library; blocks forever once the process has retired.
     pub fn turn(&self) -> Turn<'_> {
-        // The lock guards no data of ours that a panic could have left half written.
+        // The lock guards no data that a panic could leave inconsistent.
         match self.one_at_a_time {
             true => Turn::Alone(self.close()),
             false => Turn::Shared(self.gate.read().unwrap_or_else(PoisonError::into_inner)),
@@ -86,10 +86,10 @@ impl Library {
         self.gate.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The result of a call that returned this code.
+    /// Checks the return code of a call.
     ///
     /// # Errors
-    /// [`CommError::Library`] in the library's words.
+    /// [`CommError::Library`] with the library's message.
     pub fn check(&self, rank: usize, call: &'static str, code: i32) -> Result<()> {
         if code == ffi::SUCCESS {
             return Ok(());
@@ -102,17 +102,16 @@ impl Library {
         })
     }
 
-    /// What a code means, in the library's words.
+    /// The library's message for a code.
     pub fn words_of(&self, code: i32) -> String {
         let _turn = self.turn();
         ffi::error_text(code)
     }
 
-    /// Waits for the end of the job, with no other thread in the library any more, and ends this process in order.
+    /// Waits for the end of the job, with no other thread in the library, and then ends this process cleanly.
     ///
-    /// Messages of this process that the library knows of stay under way, so their memory is never freed. The thread
-    /// that started MPI may be among those that wait for others for ever, so it cannot be the one that ends it, as the
-    /// standard asks; Open MPI and MPICH do not mind.
+    /// Messages of this process stay in flight, so their memory is never freed. The standard asks the thread that
+    /// started MPI to finalise it, but that thread may be waiting forever; Open MPI and MPICH accept another one.
     pub fn retire(&self) -> ! {
         self.watch.limit_waits(Duration::MAX);
         let _closed = self.close();
@@ -132,7 +131,7 @@ impl Library {
         std::process::exit(0)
     }
 
-    /// Ends MPI in order, when all ranks are there: the library's own end would wait for them without a word.
+    /// Finalises MPI once all ranks are ready: otherwise the library itself would wait for them, without diagnosis.
     fn finish(&self) {
         if !ffi::running() {
             return;
@@ -181,9 +180,9 @@ impl fmt::Debug for Library {
 
 /// Makes a panic on any thread of this rank end the whole job, with exit code [`PANIC_CODE`].
 ///
-/// Without it the other ranks wait for ever for the one that panicked. The message is shown first, by the hook that was
-/// installed before. Where MPI is not running, only that hook is called; of a panic that is an answer
-/// ([`squall_data::caught`]) nobody is told.
+/// Otherwise the other ranks would wait forever for the one that panicked. The previously installed hook first shows
+/// the message; without a running MPI it is all that happens. Panics that are caught and handled
+/// ([`squall_data::caught`]) are ignored.
 pub fn abort_on_panic() {
     let earlier = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

@@ -1,10 +1,10 @@
-//! Ranks that are processes, on one node or many, connected by MPI.
+//! Ranks as processes, on one node or many, connected by MPI.
 //!
-//! Tested with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0. All calls of the library are in `ffi`; waiting is ours
-//! (`wait`), so that a communication thread leaves its core to those who compute, and a stall can be named.
+//! Tested with Open MPI 4.1 and 5.0, MPICH 4.0 and 5.0. All calls of the library are in `ffi`. Waits are our own
+//! (`wait`), so that the communication thread leaves its core to computation and stalls can be diagnosed.
 //!
-//! Open MPI 5 with UCX but no device of UCX's writes "OSC UCX component priority set inside component query failed" for
-//! every window: harmless, and silent with `OMPI_MCA_osc=^ucx` in the environment.
+//! Open MPI 5 with UCX, but without a UCX device, prints "OSC UCX component priority set inside component query failed"
+//! for every window. This is harmless; `OMPI_MCA_osc=^ucx` in the environment silences it.
 
 mod all_reduce;
 #[allow(unsafe_code, reason = "the C interface of MPI")]
@@ -26,30 +26,30 @@ use std::time::{Duration, Instant};
 use watch::Watch;
 use window::NodeWindow;
 
-/// One rank's end of a group of MPI processes.
+/// One rank's handle to a group of MPI processes.
 ///
-/// MPI ends when the last of them is dropped, in order after success; after a panic or a failed call it is aborted,
-/// since ending in order would wait for ever for ranks that wait for this one.
+/// Dropping the last handle finalises MPI after success. After a panic or a failed call it aborts, because finalising
+/// would wait forever for ranks that wait for this one.
 #[derive(Debug)]
 pub struct Mpi {
     group: Group,
 }
 
 impl Mpi {
-    /// All processes of the job; one that no launcher started is alone.
+    /// All processes of the job; a process without a launcher is alone.
     ///
-    /// Errors of the library come back instead of ending the process. Install [`abort_on_panic`] before.
+    /// Errors of the library are returned instead of ending the process. Install [`abort_on_panic`] first.
     ///
     /// # Errors
-    /// [`CommError::Layout`] if MPI runs in this process already or allows calls of one thread only,
+    /// [`CommError::Layout`] if MPI is already running in this process or supports only a single thread;
     /// [`CommError::Library`].
     pub fn init() -> Result<Self> {
         Self::start(Watch::new(), None)
     }
 
-    /// As [`Mpi::init`], but the job ends with [`STALL_CODE`] when this rank has waited for others for longer than
-    /// `after`, from the start of MPI on. Before that `report` gets a [`CommError::Stalled`], which calls this process
-    /// `rank` until MPI has given it a number.
+    /// Like [`Mpi::init`], but the job ends with [`STALL_CODE`] when this rank has waited for others for longer than
+    /// `after`, including the start of MPI. First `report` receives a [`CommError::Stalled`], which uses the number
+    /// `rank` until MPI has assigned one.
     ///
     /// # Errors
     /// As [`Mpi::init`].
@@ -66,9 +66,9 @@ impl Mpi {
 
     /// Ends the job with [`STALL_CODE`] when this rank has waited for another for longer than `after`.
     ///
-    /// `report` gets a [`CommError::Stalled`] first, which names what this thread is at ([`super::doing`]). A message
-    /// under way cannot be called back from the library, so that returning an error would not be safe. Only the first
-    /// call for a process has an effect; returns whether it was.
+    /// First `report` receives a [`CommError::Stalled`] that describes what this thread is doing ([`super::doing`]). A
+    /// message in flight cannot be withdrawn from the library, so returning an error would not be safe. Only a
+    /// process's first call has an effect; returns whether this was the first.
     pub fn abort_when_stalled(
         &self,
         after: Duration,
@@ -82,9 +82,9 @@ impl Mpi {
     }
 }
 
-/// Ends all ranks of the job with this exit code, at once, from any thread: that of a watchdog, say.
+/// Immediately ends all ranks of the job with this exit code; may be called from any thread, such as a watchdog.
 ///
-/// Where MPI is not running only this process ends.
+/// If MPI is not running, only this process ends.
 pub fn abort(code: i32) -> ! {
     ffi::abort(code)
 }
@@ -177,9 +177,8 @@ impl Communicator for Mpi {
         if node.size != self.group.size {
             return Ok(None);
         }
-        // Too little room, on any rank, is seen before it is asked for: where the first rank of a node cannot make the
-        // memory, Open MPI lets the others wait for it, and pages that no longer fit end the process when they are
-        // touched.
+        // Checks for room on all ranks before allocating. If the first rank of a node cannot allocate, Open MPI leaves
+        // the others waiting; and pages beyond the limit end the process when first touched.
         let needed = (node.size * size_of::<f32>()).saturating_mul(floats);
         if agree::any(self, !window::has_room(needed))? {
             return Ok(None);
@@ -208,7 +207,7 @@ impl Communicator for Mpi {
     }
 
     fn on_stall(&self, instead: Option<StallReport>) {
-        self.group.library.watch.tell_instead(instead);
+        self.group.library.watch.replace_report(instead);
     }
 
     fn retire(&self) -> ! {

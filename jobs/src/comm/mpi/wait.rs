@@ -1,4 +1,4 @@
-//! Waiting for the library without taking a core from the threads that compute.
+//! Waiting for the library without taking a core from computing threads.
 
 use super::library::Library;
 use crate::comm::watchdog::STOPPED;
@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 /// For this long after progress a wait only yields to other threads: most waits are short.
 const EAGER: Duration = Duration::from_micros(500);
 
-/// After that a wait sleeps this long between polls. A link of 10 Gbit/s brings 60 kB meanwhile, less than sockets
-/// hold.
+/// After that a wait sleeps this long between polls. A link of 10 Gbit/s delivers 60 kB in this time, less than socket
+/// buffers hold.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Lets other threads run for a moment, after a wait of this length.
+/// Lets other threads run, after a wait of this length.
 pub(super) fn rest(waited: Duration) {
     if waited < EAGER {
         std::thread::yield_now();
@@ -31,7 +31,7 @@ pub(super) struct Patience<'a, F: Fn() -> String> {
 }
 
 impl<'a, F: Fn() -> String> Patience<'a, F> {
-    /// A wait that begins now; `doing` says for what.
+    /// Starts a wait; `doing` describes what for.
     pub fn new(library: &'a Library, doing: F) -> Self {
         let now = Cell::new(Instant::now());
         Self {
@@ -42,17 +42,17 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
         }
     }
 
-    /// Something has moved.
+    /// Records progress.
     pub fn moved(&self) {
         self.moved.set(Instant::now());
     }
 
-    /// How long nothing has moved.
+    /// Time since the last progress.
     pub fn idle(&self) -> Duration {
         self.moved.get().elapsed()
     }
 
-    /// Lets others work for a moment; ends the job where nothing has moved for longer than its limit.
+    /// Yields to other threads; ends the job if there was no progress for longer than the limit.
     pub fn pause(&self) {
         let now = Instant::now();
         if now.duration_since(self.looked.replace(now)) > STOPPED {

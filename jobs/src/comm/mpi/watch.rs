@@ -1,7 +1,7 @@
-//! Which threads wait for the library, and for how long they may.
+//! Limits the time that threads wait for the library.
 //!
-//! Messages and barriers are polled and look at their clocks themselves. What blocks inside the library (its start and
-//! its end, groups and windows that are made, its own sums) cannot, so a thread looks at the clock for it.
+//! Messages and barriers are polled and check their time themselves. Calls that block inside the library (initialising,
+//! finalising, creating groups and windows, its own sums) cannot, so a separate thread checks it for them.
 
 use super::ffi;
 use super::library::STALL_CODE;
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// The clock over all waits of this process.
+/// The limit of all waits of this process.
 pub(super) struct Watch {
-    /// Nanoseconds that a wait may last; the largest number where it may last for ever.
+    /// Nanoseconds that a wait may last; `u64::MAX` for no limit.
     limit: AtomicU64,
     report: OnceLock<StallReport>,
-    /// Called on a stall instead of `report`; the job then goes on without this rank.
+    /// Called on a stall instead of `report`; the job then continues without this rank.
     instead: Mutex<Option<Arc<StallReport>>>,
     blocked: Mutex<Blocked>,
 }
 
-/// The calls that are inside the library now.
+/// The calls currently inside the library.
 #[derive(Default)]
 struct Blocked {
     calls: BTreeMap<u64, Call>,
@@ -36,14 +36,14 @@ struct Call {
     since: Instant,
 }
 
-/// A call that blocks, until this is dropped.
+/// A blocking call, until dropped.
 pub(super) struct Inside<'a> {
     watch: &'a Watch,
     number: Option<u64>,
 }
 
 impl Watch {
-    /// One without a limit, until [`Watch::start`].
+    /// No limit until [`Watch::start`].
     pub fn new() -> Arc<Self> {
         Arc::new(Self {
             limit: AtomicU64::new(u64::MAX),
@@ -53,8 +53,8 @@ impl Watch {
         })
     }
 
-    /// From now on a wait of more than `after` ends the job, and `report` hears of it before. Only the first call has
-    /// an effect; returns whether it was.
+    /// Makes waits longer than `after` end the job, after calling `report`. Only the first call has an effect; returns
+    /// whether this was the first.
     pub fn start(self: &Arc<Self>, after: Duration, report: StallReport) -> bool {
         if self.report.set(report).is_err() {
             return false;
@@ -83,15 +83,15 @@ impl Watch {
         true
     }
 
-    /// How long a wait may last, once the clock runs.
+    /// Changes the limit, once started.
     pub fn limit_waits(&self, after: Duration) {
         if self.report.get().is_some() {
             self.set_limit(after);
         }
     }
 
-    /// This hears of a stall from now on, which does not end the job then; none: it ends it.
-    pub fn tell_instead(&self, instead: Option<StallReport>) {
+    /// Replaces the stall callback by one that does not end the job; `None` restores it.
+    pub fn replace_report(&self, instead: Option<StallReport>) {
         let mut place = lock(&self.instead);
         *place = instead.map(Arc::new);
     }
@@ -105,7 +105,7 @@ impl Watch {
         Duration::from_nanos(self.limit.load(Ordering::Relaxed))
     }
 
-    /// Notes a call that blocks inside the library.
+    /// Registers a call that blocks inside the library.
     pub fn inside(&self, rank: usize, call: &str) -> Inside<'_> {
         let watched = self.report.get().is_some() && !doing::is_patient();
         let number = watched.then(|| {
@@ -145,7 +145,7 @@ impl Watch {
         }
     }
 
-    /// Ends the job if this thread has waited for too long; `stall` says for what.
+    /// Ends the job if this thread has waited for too long; `stall` describes the wait.
     pub fn check(&self, waited: Duration, stall: impl FnOnce() -> CommError) {
         if waited > self.limit() && !doing::is_patient() {
             self.end(&stall());
@@ -166,7 +166,7 @@ impl Watch {
         if let Some(report) = self.report.get() {
             report(stall);
         }
-        // No return: the library may still write to somebody's buffers.
+        // Must not return: the library may still write to a caller's buffers.
         ffi::abort(STALL_CODE)
     }
 }

@@ -1,4 +1,4 @@
-//! A window whose sums read the neighbours' memory straight.
+//! Shared memory of a node, whose sums read the other ranks' memory directly.
 
 use super::ffi::Segments;
 use super::library::Library;
@@ -9,20 +9,20 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Sums go over so many values at a time, so that they stay in the first-level cache between two ranks.
+/// Number of values summed at a time, so that they stay in the L1 cache from one rank to the next.
 const BLOCK: usize = 2048;
 
-/// Where MPI libraries keep memory that processes share.
+/// Where MPI libraries create shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// What the library adds to a file of shared memory at most, besides an eighth: its own state, and what fills the pages
-/// of each rank.
+/// Upper bound of what the library adds to a shared memory file, besides an eighth: its own state, and padding of each
+/// rank's pages.
 const OWN_BYTES: u64 = 1 << 20;
 
-/// Whether so many bytes of shared memory are to be had, and some besides for the library's own.
+/// Whether this many bytes of shared memory are available, plus the library's overhead.
 ///
-/// A container may have as little as 64 MB of it. Where the system does not say, there is room. The memory is a file,
-/// which the limit of this process may not let grow so large (`ulimit -f`).
+/// A container may have as little as 64 MB. If the system does not report it, room is assumed. The memory is a file, so
+/// the process's file size limit applies (`ulimit -f`).
 pub(super) fn has_room(bytes: usize) -> bool {
     let needed = (bytes as u64 / 8).saturating_mul(9);
     let largest = getrlimit(Resource::Fsize).current;
@@ -45,8 +45,8 @@ impl NodeWindow {
         Self { segments }
     }
 
-    /// The memory goes when the library ends, which it does in a process that has retired while other threads are still
-    /// at work.
+    /// Every access takes a turn: a retired process finalises the library, which frees the memory, while other threads
+    /// are still running.
     fn library(&self) -> Arc<Library> {
         Arc::clone(&self.segments.group.library)
     }

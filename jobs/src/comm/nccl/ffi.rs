@@ -1,6 +1,6 @@
-//! What needs a GPU: NVIDIA's driver and NCCL, through the safe half of cudarc.
+//! The parts that need a GPU: NVIDIA's driver and NCCL, through cudarc's safe interface.
 //!
-//! cudarc panics when it calls into a library that is not there, so both are asked for first.
+//! cudarc panics when it calls a missing library, so both are checked first.
 
 #[cfg(feature = "cuda")]
 use super::region::Region;
@@ -33,10 +33,10 @@ const NO_NCCL: &str = "NCCL is not found: it is looked for as libnccl.so, never 
      packages have it; make a folder with a link, `ln -s /where/it/is/libnccl.so.2 folder/libnccl.so`, and put the folder \
      in front of LD_LIBRARY_PATH";
 
-/// Whose interface is the one that the bindings were made for, as [`dotted`] reads them.
+/// NCCL versions compatible with the bindings, as [`dotted`] reads them.
 const VERSIONS: Range<i32> = 20_900..30_000;
 
-/// A GPU with a stream for sums alone.
+/// A GPU with a stream dedicated to sums.
 pub(super) struct Device {
     rank: usize,
     uuid: [u8; 16],
@@ -48,7 +48,7 @@ pub(super) struct Device {
 struct Member {
     rank: usize,
     name: String,
-    // Dropped before the buffer: it ends what still runs there.
+    // Dropped before the buffer: dropping it ends what still runs there.
     handle: Handle,
     buffer: Option<CudaSlice<f32>>,
     stream: Arc<CudaStream>,
@@ -56,13 +56,13 @@ struct Member {
     lent: Borrowed,
 }
 
-/// What a group needs whose members lend their values.
+/// State of a group whose members lend their values.
 #[cfg(feature = "cuda")]
 #[derive(Default)]
 struct Borrowed {
-    /// Of the part that this member leads, page-locked.
+    /// Page-locked memory for the part that this member leads.
     shard: Option<PinnedHostSlice<f32>>,
-    /// After which the last sum that was begun is done.
+    /// Marks the end of the last started sum.
     last: Option<Arc<CudaEvent>>,
 }
 
@@ -75,8 +75,8 @@ struct Handle(ManuallyDrop<Comm>);
 unsafe impl Send for Handle {}
 
 impl Drop for Handle {
-    /// cudarc panics where NCCL cannot abort, as after an error of the GPU or of the network. A panic ends the job of all
-    /// ranks, whose work may be done.
+    /// cudarc panics if NCCL cannot abort, as after an error of the GPU or the network. A panic would end the job of
+    /// all ranks, whose work may be done.
     fn drop(&mut self) {
         // SAFETY: it is taken once, and nobody uses it afterwards.
         let comm = unsafe { ManuallyDrop::take(&mut self.0) };
@@ -106,7 +106,7 @@ impl Device {
             return Err(missing("ncclGetVersion", &reason));
         }
         let count = CudaContext::device_count().map_err(driver(rank, "cuDeviceGetCount"))?;
-        // A launcher may let each process see a GPU of its own, which is then its first and only one.
+        // A launcher may show each process only its own GPU, which is then number 0.
         let visible = usize::try_from(count).unwrap_or(0);
         if visible == 0 {
             return Err(missing(
@@ -118,7 +118,7 @@ impl Device {
         let context = CudaContext::new(device).map_err(driver(rank, "opening a GPU"))?;
         let uuid = context.uuid().map_err(driver(rank, "cuDeviceGetUuid"))?;
         let name = context.name().map_err(driver(rank, "cuDeviceGetName"))?;
-        // Sums go before what is computed meanwhile: others wait for them.
+        // High priority: other ranks wait for these sums.
         let (_, first) = result::stream::get_priority_range()
             .map_err(driver(rank, "cuCtxGetStreamPriorityRange"))?;
         let stream = context.new_stream_with_priority(first);
@@ -149,7 +149,7 @@ fn is_there(library: Library) -> bool {
     }
 }
 
-/// The same where cudarc is linked: to functions that load the library at their first call (`model/candle-kernels`).
+/// The same if cudarc is linked against functions that load the library at their first call (`model/candle-kernels`).
 #[cfg(feature = "cuda")]
 fn is_there(library: Library) -> bool {
     match library {
@@ -160,7 +160,7 @@ fn is_there(library: Library) -> bool {
     }
 }
 
-/// The number of the GPU that this process computes on, whose values NCCL is to sum where they lie.
+/// The ordinal of the GPU that this process computes on, whose values NCCL sums in place.
 fn the_one_that_computes() -> Option<usize> {
     #[cfg(feature = "cuda")]
     return squall_model::ops::cuda::identity().map(|(_, number)| number);
@@ -182,7 +182,7 @@ impl Gpu for Device {
         let Self {
             rank, name, stream, ..
         } = *self;
-        // NCCL takes the GPU that is current on this thread.
+        // NCCL uses the thread's current GPU.
         let bound = stream.context().bind_to_thread();
         bound.map_err(driver(rank, "cuCtxSetCurrent"))?;
         let id = Id::uninit(bytemuck::cast(ticket));
@@ -206,7 +206,7 @@ impl Group for Member {
     }
 
     fn make_room(&mut self, length: usize) -> Result<()> {
-        // The old one goes first, so that the GPU need not hold both.
+        // Frees the old buffer first, so that the GPU need not hold both.
         self.buffer = None;
         let buffer = self.stream.alloc_zeros(length);
         self.buffer = Some(buffer.map_err(driver(self.rank, "cuMemAlloc"))?);
@@ -223,7 +223,7 @@ impl Group for Member {
         let (expected, comm) = (values.len(), &self.handle.0);
         let outside = || too_small(rank, expected, room);
         let buffer = self.buffer.as_mut().ok_or_else(outside)?;
-        // Which member leads a part that holds something: the same list on every rank.
+        // The leader of each non-empty part: the same list on every rank.
         let led: Vec<(i32, &Range<usize>)> = (0..)
             .zip(parts)
             .filter(|(_, part)| !part.is_empty())
@@ -271,7 +271,7 @@ impl Group for Member {
         summed.map_err(nccl(rank, "ncclAllReduce"))?;
         let received = stream.memcpy_dtoh(&view, values);
         received.map_err(driver(rank, "cuMemcpyDtoH"))?;
-        // What went wrong in the sum itself shows here.
+        // Errors of the sum itself appear here.
         let done = stream.synchronize();
         done.map_err(driver(rank, "ncclAllReduce"))
     }
@@ -321,7 +321,7 @@ impl Member {
         Region::of(values, range, &self.stream).ok_or_else(|| too_small(self.rank, expected, got))
     }
 
-    /// Sums of parts on their leaders, which change theirs on the host, and back to all.
+    /// Reduces parts to their leaders, which process theirs on the host, and broadcasts them.
     fn sum_lent_parts(&mut self, values: &Lent, (parts, between): Between<'_>) -> Result<()> {
         let (rank, me) = (self.rank, self.handle.0.rank());
         let led = || (0i32..).zip(parts).filter(|(_, part)| !part.is_empty());
@@ -334,7 +334,7 @@ impl Member {
             })
         })?;
         if let Some(own) = parts.get(me).filter(|part| !part.is_empty()) {
-            // The last part was fetched.
+            // The previous part must have been fetched.
             self.settle()?;
             let mut shard = self.shard(own.len())?;
             let mut place = self.region(values, own.clone())?;
@@ -358,19 +358,19 @@ impl Member {
         })
     }
 
-    /// Page-locked memory for so many values.
+    /// Page-locked memory for this many values.
     fn shard(&mut self, length: usize) -> Result<PinnedHostSlice<f32>> {
         if let Some(shard) = self.lent.shard.take().filter(|shard| shard.len() >= length) {
             return Ok(shard);
         }
-        // Not write-combined, as the host reads it.
+        // Not write-combined, because the host reads it.
         // SAFETY: every value is written before it is read.
         let shard = unsafe { (self.stream.context()).alloc_pinned_with_flags(length, 0) };
         shard.map_err(driver(self.rank, "cuMemHostAlloc"))
     }
 }
 
-/// Calls of NCCL that it starts together; the group ends whether or not one of them fails.
+/// Groups NCCL calls so that they start together; the group is closed even if a call fails.
 fn grouped(rank: usize, call: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     group_start().map_err(nccl(rank, call))?;
     let done = work();
@@ -387,7 +387,7 @@ fn too_small(rank: usize, expected: usize, got: usize) -> CommError {
     }
 }
 
-/// A version as NCCL numbers them: since 2.9 with two digits for the second number, before with one.
+/// Formats NCCL's version number: since 2.9 its minor version has two digits, before that one.
 fn dotted(version: i32) -> String {
     let (major, minor, patch) = match version {
         old if old < 10_000 => (old / 1000, old / 100 % 10, old % 100),

@@ -1,9 +1,9 @@
-//! Sums over ranks that each have an NVIDIA GPU, by NCCL: over NVLink inside a node, over the network between nodes.
+//! Sums over ranks with one NVIDIA GPU each, using NCCL: over NVLink inside a node, over the network between nodes.
 //!
-//! The driver and NCCL are loaded when the first sum is set up, so a program with this feature runs without them; where
-//! they are missing every rank is told what to do. Ranks find each other through the [`Communicator`] they already
-//! have. What needs a GPU is behind two small traits (`Gpu`, `Group`); all else is tested on threads with a stand-in.
-//!
+//! The driver and NCCL are loaded when the first sum is set up, so a program with this feature runs without them; if
+//! they are missing, every rank gets an error with advice. Ranks connect through the [`Communicator`] that they already
+//! have. What needs a GPU is behind two small traits (`Gpu`, `Group`); everything else is tested on threads with a
+//! stand-in.
 //! What trains on the GPU lends its gradients, which NCCL then sums where they lie; values in host memory go to a
 //! buffer on the GPU and back.
 //!
@@ -24,33 +24,33 @@ use squall_model::gradients::Lent;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What rank 0 makes and all ranks show to NCCL, by which they find each other.
+/// NCCL's unique id, made by rank 0, by which ranks find each other.
 type Ticket = [u8; 128];
 
-/// A GPU that a rank has opened, in no group yet.
+/// A GPU opened by a rank, not yet in a group.
 trait Gpu {
-    /// Its UUID: ordinals may mean different GPUs in different processes.
+    /// Its UUID: the same ordinal may mean different GPUs in different processes.
     fn uuid(&self) -> [u8; 16];
 
-    /// What this rank, as rank 0, sends to all.
+    /// Creates the ticket, on rank 0.
     fn ticket(&self) -> Result<Ticket>;
 
-    /// The group of so many ranks that hold this ticket. All of them call it.
+    /// Joins the group of this many ranks with this ticket. All of them call it.
     fn join(self: Box<Self>, size: usize, ticket: Ticket) -> Result<Box<dyn Group>>;
 }
 
-/// One rank's place among GPUs that sum together.
+/// One rank's membership in a group of GPUs.
 trait Group: Send {
-    /// Values that fit the GPU's buffer.
+    /// Capacity of the GPU's buffer in values.
     fn room(&self) -> usize;
 
-    /// Makes the buffer this long; what it held is lost.
+    /// Resizes the buffer, discarding its contents.
     fn make_room(&mut self, length: usize) -> Result<()>;
 
-    /// Replaces values, for which there is room, by their sums over the group.
+    /// Replaces values, which must fit the buffer, by their sums over the group.
     fn sum(&mut self, values: &mut [f32]) -> Result<()>;
 
-    /// The sums of [`NodeSum::sum`], on values for which there is room; this member leads the part of its own number.
+    /// Does the sums of [`NodeSum::sum`] on values that fit the buffer; this member leads the part with its own number.
     fn sum_parts(
         &mut self,
         values: &mut [f32],
@@ -58,30 +58,30 @@ trait Group: Send {
         between: &mut dyn FnMut(&mut [f32]) -> Result<()>,
     ) -> Result<()>;
 
-    /// Whether it sums values that another part of the program has on the GPU.
+    /// Whether it sums values lent by another part of the program in GPU memory.
     fn takes_lent(&self) -> bool {
         false
     }
 
-    /// Begins the sums of [`NodeSum::sum_lent`].
+    /// Starts the sums of [`NodeSum::sum_lent`].
     fn sum_lent(&mut self, values: &Lent, parts: Option<Between<'_>>) -> Result<()> {
         let _ = (values, parts);
         Err(CommError::Layout("values on a GPU that is none".into()))
     }
 
-    /// Waits for the sums that were begun.
+    /// Waits for started sums.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Library, version and GPU.
+    /// Describes library, version and GPU.
     fn describe(&self) -> String;
 }
 
-/// Sums by NCCL over all ranks of a communicator, each with a GPU of its own.
+/// An NCCL all-reduce over all ranks of a communicator, each with its own GPU.
 ///
-/// It may move to another thread, but NCCL forbids that two of them work on one GPU at once from different threads. All
-/// ranks drop it after the same sum: dropping aborts, and what a slower rank still sums may be cut off.
+/// It may move between threads, but NCCL forbids concurrent work on one GPU from different threads. All ranks must drop
+/// it after the same sum: dropping aborts, which may cut off the sum of a slower rank.
 ///
 /// # Source
 /// <https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage.html>
@@ -128,7 +128,7 @@ impl NodeSum for Node {
 }
 
 impl Nccl {
-    /// Sums in three phases, NCCL inside nodes and messages between them, each rank with the GPU of its number on the
+    /// Sums in three phases: NCCL inside nodes, messages between them. Each rank uses the GPU with its number on the
     /// node.
     ///
     /// # Errors
@@ -151,15 +151,16 @@ impl Nccl {
     ) -> Result<Box<dyn NodeSum>> {
         let device = node.rank();
         let group = Self::with(node, device, open).map(|nccl| Node(nccl.group));
-        // A node that has no GPU must not leave the others waiting between nodes.
+        // Must fail on all nodes together, or a node without GPUs would leave the others waiting.
         Ok(Box::new(together(all, "NCCL inside nodes", group)?))
     }
 
-    /// A group of all ranks of `comm`, this one with the GPU of this number, as CUDA counts those its process sees.
+    /// Creates a group of all ranks of `comm`; this rank uses GPU `device`, as CUDA numbers those visible to the
+    /// process.
     ///
     /// # Errors
-    /// On all ranks if on any: [`CommError::Library`], with what to do, if the driver, NCCL or the GPU cannot be had;
-    /// [`CommError::Layout`] if two ranks were given the same GPU; those of the backend.
+    /// On all ranks if on any: [`CommError::Library`], with advice, if the driver, NCCL or the GPU is unavailable;
+    /// [`CommError::Layout`] if two ranks were given the same GPU; errors of the backend.
     pub fn new(comm: &mut dyn Communicator, device: usize) -> Result<Self> {
         Self::with(comm, device, |rank| {
             Ok(Box::new(ffi::Device::open(rank, device)?))
@@ -181,7 +182,7 @@ impl Nccl {
         let mut ticket = together(comm, "ncclGetUniqueId", ticket)?;
         tree::broadcast(comm, &mut ticket, 0)?;
         let joined = gpu.join(size, ticket);
-        // The others may be inside NCCL for ever: whoever ends the job then says what this rank waits after.
+        // The other ranks may be blocked in NCCL: whoever ends the job then reports why this rank waits.
         let failed = joined.as_ref().err();
         let _doing = failed.map(|error| doing::begin(format!("after {error}")));
         let group = together(comm, "ncclCommInitRank", joined)?;
@@ -193,7 +194,7 @@ impl Nccl {
     }
 }
 
-/// This rank's own result if all ranks have one: nobody goes on to wait for a rank that has failed.
+/// This rank's result if all ranks succeeded, so that no rank goes on to wait for one that failed.
 fn together<T>(comm: &mut dyn Communicator, call: &'static str, own: Result<T>) -> Result<T> {
     let failed = tree::all_gather(comm, &[u8::from(own.is_err())])?;
     let value = own?;
@@ -207,7 +208,7 @@ fn together<T>(comm: &mut dyn Communicator, call: &'static str, own: Result<T>) 
     }
 }
 
-/// Refuses two ranks of a node with the same GPU, on all ranks: NCCL may hang (its guide, "Creating a Communicator").
+/// Rejects two ranks of a node with the same GPU, on all ranks: NCCL may hang (its guide, "Creating a Communicator").
 fn one_gpu_each(comm: &mut dyn Communicator, device: usize, uuid: [u8; 16]) -> Result<()> {
     let mut lowest = (comm.rank() as u64).to_le_bytes();
     let mut node = comm.split_by_node()?;
@@ -215,7 +216,7 @@ fn one_gpu_each(comm: &mut dyn Communicator, device: usize, uuid: [u8; 16]) -> R
     let mine = [&lowest[..], &uuid, &(device as u64).to_le_bytes()].concat();
     let all = tree::all_gather(comm, &mine)?;
     let number = |bytes: &[u8]| u64::from_le(bytemuck::pod_read_unaligned(bytes));
-    // By node as well: virtual machines may show one UUID on many nodes.
+    // Keyed by node as well: virtual machines may show the same UUID on many nodes.
     let mut owners = BTreeMap::new();
     for (rank, place) in all.chunks(mine.len()).enumerate() {
         let (gpu, device) = (&place[..24], number(&place[24..]));
@@ -258,7 +259,7 @@ impl AllReduce for Nccl {
         self.group.settle()
     }
 
-    /// The least that an algorithm can send to other ranks: NCCL does not tell.
+    /// The minimum that any algorithm sends to other ranks: NCCL does not report it.
     fn bytes_sent(&self) -> u64 {
         self.bytes_sent
     }

@@ -1,4 +1,4 @@
-//! Some values of those that another part of the program has on the GPU, as cudarc takes memory.
+//! A range of lent GPU memory, as a cudarc slice.
 
 use cudarc::driver::sys::CUdeviceptr;
 use cudarc::driver::{CudaEvent, CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, SyncOnDrop};
@@ -6,10 +6,10 @@ use squall_model::gradients::Lent;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Its users order streams by the events of the lent values; cudarc has none to record.
+/// Users order streams by the events of the lent values; cudarc has none to record.
 static NO_EVENT: Option<CudaEvent> = None;
 
-/// A range of lent values, for the one stream that works on them.
+/// A range of lent values, for use by one stream.
 pub(super) struct Region<'a> {
     address: CUdeviceptr,
     length: usize,
@@ -17,7 +17,7 @@ pub(super) struct Region<'a> {
 }
 
 impl<'a> Region<'a> {
-    /// None if the range is not of these values.
+    /// `None` if the range is out of bounds.
     pub fn of(lent: &'a Lent, range: Range<usize>, stream: &'a Arc<CudaStream>) -> Option<Self> {
         (range.start <= range.end && range.end <= lent.len()).then(|| Self {
             address: lent.address() + (range.start * size_of::<f32>()) as CUdeviceptr,

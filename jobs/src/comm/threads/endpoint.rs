@@ -1,4 +1,4 @@
-//! One thread's end of a group of ranks.
+//! One thread's handle to a group of ranks.
 
 use super::group::{Group, Made, Notes};
 use super::meeting::{Lateness, Meeting};
@@ -8,7 +8,7 @@ use crate::comm::{Arrival, CommError, Communicator, Result, Window, lock};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A rank that is a thread. When it is dropped its peers' operations fail with [`CommError::Gone`].
+/// A rank that is a thread. When it is dropped, its peers' operations fail with [`CommError::Gone`].
 pub struct Threads {
     group: Arc<Group>,
     rank: usize,
@@ -32,13 +32,13 @@ impl Threads {
         }
     }
 
-    /// This rank as numbered at the start, also in a group made by splitting.
+    /// This rank's number at the start, also in a group made by splitting.
     #[must_use]
     pub fn member(&self) -> usize {
         self.group.meeting.members()[self.rank]
     }
 
-    /// Runs an operation late if delays are wanted; after an error this rank takes no further part.
+    /// Runs an operation, after a delay if requested; after an error this rank takes no further part.
     fn operate<T>(
         &mut self,
         doing: &str,
@@ -60,20 +60,20 @@ impl Threads {
         check_peer(self.rank, peer, self.size())
     }
 
-    /// All ranks' notes, once all have left theirs.
+    /// Exchanges notes: returns all ranks' notes once all have posted theirs.
     fn notes(&mut self, mine: Notes, doing: &str) -> Result<Vec<Notes>> {
         self.operate(doing, |group, rank| {
             lock(&group.board)[rank] = mine;
             group.meeting.wait(rank, doing)?;
             let all = lock(&group.board).clone();
-            // Nobody may leave the next note before all have read these.
+            // Nobody may post the next note before all have read these.
             group.meeting.wait(rank, doing)?;
             lock(&group.board)[rank] = Notes::default();
             Ok(all)
         })
     }
 
-    /// What the rank `maker` of the group makes, handed to all.
+    /// An object made by the rank `maker` of the group, shared with all.
     fn shared(&mut self, maker: usize, make: impl FnOnce() -> Made, doing: &str) -> Result<Made> {
         let made = (maker == self.rank).then(make);
         let notes = Notes {
@@ -166,7 +166,7 @@ impl Communicator for Threads {
             .filter(|&rank| colour.is_some() && all[rank].colour == colour)
             .collect();
         chosen.sort_by_key(|&rank| (all[rank].number, rank));
-        // Ranks without a colour join in the exchange and throw away what they get.
+        // Ranks without a colour join in the exchange and discard the result.
         let maker = chosen.first().copied().unwrap_or(self.rank);
         let group = Arc::clone(&self.group);
         let members = chosen
@@ -215,7 +215,7 @@ impl Communicator for Threads {
     }
 
     fn retire(&self) -> ! {
-        // The process is that of the other ranks, too.
+        // The process is shared with the other ranks.
         loop {
             std::thread::park();
         }

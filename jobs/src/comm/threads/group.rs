@@ -1,4 +1,4 @@
-//! What the ranks of a group share: inboxes, and a board on which they leave things for each other.
+//! Shared state of a group: inboxes, and a board for exchanging objects.
 
 use super::meeting::{LOOK, Meeting, Wait, World};
 use super::window::Segments;
@@ -7,17 +7,17 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Buffers of delivered messages that an inbox keeps for the next ones.
+/// Number of message buffers that an inbox keeps for reuse.
 const KEPT_BUFFERS: usize = 4;
 
-/// Some ranks and all that lies between them.
+/// A group of ranks and its shared state.
 pub(super) struct Group {
     pub meeting: Meeting,
     inboxes: Vec<Inbox>,
     pub board: Mutex<Vec<Notes>>,
 }
 
-/// What one rank has left for the others.
+/// What one rank posts for the others.
 #[derive(Default, Clone)]
 pub(super) struct Notes {
     pub colour: Option<u32>,
@@ -25,14 +25,14 @@ pub(super) struct Notes {
     pub made: Option<Made>,
 }
 
-/// Something that one rank makes and others use as well.
+/// An object made by one rank and shared with others.
 #[derive(Clone)]
 pub(super) enum Made {
     Group(Arc<Group>),
     Window(Arc<Segments>),
 }
 
-/// The messages to one rank, a queue for each sender.
+/// The messages to one rank, with a queue per sender.
 struct Inbox {
     queues: Mutex<Queues>,
     signal: Condvar,
@@ -60,7 +60,7 @@ impl Group {
         }
     }
 
-    /// Puts a message into an inbox.
+    /// Posts a message to an inbox.
     pub fn post(&self, from: usize, to: usize, bytes: &[u8], doing: &str) -> Result<()> {
         if let Some(peer) = self.meeting.gone(to) {
             return Err(CommError::Gone {
@@ -78,13 +78,13 @@ impl Group {
         Ok(())
     }
 
-    /// What is there from any of these ranks, or comes in the time given.
+    /// Waits for a message from any of these ranks, within the time limit.
     pub fn arrival(&self, rank: usize, from: &[usize], at_most: Duration) -> Arrival {
         let inbox = &self.inboxes[rank];
         let start = Instant::now();
         let mut queues = lock(&inbox.queues);
         loop {
-            // Asked first: what a rank sent before it went counts.
+            // Checked before the queues, so that messages sent by a rank before it left still count.
             let gone = (from.iter().copied()).find(|&peer| self.meeting.gone(peer).is_some());
             let sent = |peer: &usize| !queues.from[*peer].is_empty();
             if let Some(peer) = from.iter().copied().find(sent) {
@@ -102,7 +102,7 @@ impl Group {
         }
     }
 
-    /// Takes the next message of a sender out of this rank's inbox.
+    /// Takes the next message of a sender from this rank's inbox.
     pub fn take(&self, rank: usize, from: usize, bytes: &mut [u8], doing: &str) -> Result<()> {
         let inbox = &self.inboxes[rank];
         let wait = Wait {

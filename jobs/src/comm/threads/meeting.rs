@@ -1,4 +1,4 @@
-//! Waiting for others without ever hanging: who is alive, and a barrier that notices who is not.
+//! Waiting for others without hanging: tracks which ranks are alive, and a barrier that notices missing ranks.
 
 use super::{Fault, Faults};
 use crate::comm::{CommError, Result, doing, lock};
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a waiting rank sleeps before it looks again whether its peers live.
+/// Interval at which a waiting rank checks whether its peers are alive.
 pub(super) const LOOK: Duration = Duration::from_millis(10);
 
 /// All ranks of the process, over all groups.
@@ -19,7 +19,7 @@ pub(super) struct World {
     operations: Vec<AtomicU64>,
 }
 
-/// How late operations begin, if at all.
+/// Random delay of operations, if any.
 pub(super) struct Lateness(Option<(StdRng, Duration)>);
 
 impl Lateness {
@@ -30,7 +30,7 @@ impl Lateness {
     }
 }
 
-/// Who waits, and for what.
+/// The waiting rank and its operation.
 pub(super) struct Wait<'a> {
     pub rank: usize,
     pub doing: &'a str,
@@ -58,7 +58,7 @@ impl World {
             .len()
     }
 
-    /// The delays of one rank's end of a group or window.
+    /// The delays of one rank's handle to a group or window.
     pub fn lateness(&self, rank: usize) -> Lateness {
         let random = |(seed, longest): (u64, Duration)| {
             let mixed = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -68,7 +68,7 @@ impl World {
         Lateness(self.faults.delays.map(random))
     }
 
-    /// A rank that has met an error takes no further part, so nobody may wait for it.
+    /// Marks a rank as gone: after an error it takes no further part, so nobody may wait for it.
     pub fn give_up(&self, rank: usize) {
         self.failed[rank].store(true, Ordering::SeqCst);
     }
@@ -77,7 +77,7 @@ impl World {
         self.failed[rank].load(Ordering::SeqCst)
     }
 
-    /// Counts an operation and lets its fault happen, if it has one.
+    /// Counts an operation and triggers its fault, if it has one.
     pub fn meet_fault(&self, rank: usize, doing: &str) -> Result<()> {
         let number = self.operations[rank].fetch_add(1, Ordering::SeqCst);
         for &(who, when, fault) in &self.faults.injected {
@@ -99,7 +99,7 @@ impl World {
         Ok(())
     }
 
-    /// What `ready` finds in the state, asked again at every signal, as long as no rank that is needed is gone.
+    /// Waits until `ready` returns something; fails when a required rank is gone.
     pub fn wait<T, R>(
         &self,
         wait: &Wait,
@@ -110,7 +110,7 @@ impl World {
         let start = Instant::now();
         let mut guard = lock(state);
         loop {
-            // Asked first: what a rank did before it went counts, so `ready` has to look after that.
+            // Checked before `ready`, so that what a rank did before it left still counts.
             let lost = gone();
             if let Some(found) = ready(&mut guard) {
                 return Ok(found);
@@ -136,7 +136,7 @@ impl World {
     }
 }
 
-/// A barrier of some ranks; who has left it is known.
+/// A barrier that knows which ranks have left.
 pub(super) struct Meeting {
     world: Arc<World>,
     members: Vec<usize>,
@@ -175,13 +175,13 @@ impl Meeting {
         self.left[rank].store(true, Ordering::SeqCst);
     }
 
-    /// This member's number in the world if it takes no part any more.
+    /// The world number of this member if it is gone.
     pub fn gone(&self, rank: usize) -> Option<usize> {
         let peer = self.members[rank];
         (self.left[rank].load(Ordering::SeqCst) || self.world.has_failed(peer)).then_some(peer)
     }
 
-    /// Returns when all members have come here.
+    /// Returns once all members have called it.
     pub fn wait(&self, rank: usize, doing: &str) -> Result<()> {
         let round = {
             let mut state = lock(&self.state);

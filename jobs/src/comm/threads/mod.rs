@@ -1,7 +1,8 @@
-//! Ranks as threads of one process, with nodes and faults as tests want them.
+//! Ranks as threads of one process, with configurable nodes and faults for tests.
 //!
-//! Real messages and real collectives without MPI: what holds here holds for any backend that keeps the promises of
-//! [`Communicator`](super::Communicator). Errors name ranks as numbered at the start, also in groups made by splitting.
+//! Real messages and real collectives without MPI: results hold for any backend that keeps the promises of
+//! [`Communicator`](super::Communicator). Errors name ranks by their numbers at the start, also in groups made by
+//! splitting.
 //!
 //! # Example
 //! ```
@@ -26,7 +27,7 @@ use meeting::World;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What goes wrong, on purpose.
+/// Injected faults.
 #[derive(Debug, Clone, Default)]
 struct Faults {
     delays: Option<(u64, Duration)>,
@@ -34,16 +35,16 @@ struct Faults {
     injected: Vec<(usize, u64, Fault)>,
 }
 
-/// A fault that a rank meets.
+/// A fault injected into a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// It gives up: this operation and all later ones fail, and its peers learn that it is gone.
+    /// It gives up: this operation and all later ones fail, and its peers see that it is gone.
     Dies,
-    /// It does nothing for this long, then goes on.
+    /// It sleeps for this long, then continues.
     Sleeps(Duration),
 }
 
-/// Ranks in the making: where they live, how slow they are, what happens to them.
+/// A builder of ranks: their nodes, delays and faults.
 #[derive(Debug, Clone)]
 pub struct Ranks {
     node_of: Vec<usize>,
@@ -51,7 +52,7 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// One rank for each entry, which names the node it lives on.
+    /// One rank for each entry, which is the number of its node.
     #[must_use]
     pub fn placed(node_of: &[usize]) -> Self {
         Self {
@@ -60,7 +61,7 @@ impl Ranks {
         }
     }
 
-    /// Nodes with so many ranks each; ranks are counted through node after node.
+    /// Nodes with these numbers of ranks; ranks are numbered node by node.
     #[must_use]
     pub fn nodes(ranks_per_node: &[usize]) -> Self {
         let nodes = ranks_per_node.iter().enumerate();
@@ -70,28 +71,29 @@ impl Ranks {
         Self::placed(&node_of)
     }
 
-    /// Every operation begins up to `longest` late, by a random number from this seed.
+    /// Delays every operation randomly by up to `longest`, from this seed.
     #[must_use]
     pub fn delays(mut self, seed: u64, longest: Duration) -> Self {
         self.faults.delays = Some((seed, longest));
         self
     }
 
-    /// An operation that waits longer than this fails as stalled. Without a limit it waits as long as its peers live.
+    /// Makes an operation that waits longer than this fail as stalled. Without a limit it waits while its peers are
+    /// alive.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.faults.limit = Some(limit);
         self
     }
 
-    /// Lets a fault meet this rank at its operation of this number, counted from 0 over all its groups.
+    /// Injects a fault into this rank's operation with this number, counted from 0 over all its groups.
     #[must_use]
     pub fn fault(mut self, rank: usize, operation: u64, fault: Fault) -> Self {
         self.faults.injected.push((rank, operation, fault));
         self
     }
 
-    /// The ranks, in order.
+    /// Creates the ranks, in order.
     #[must_use]
     pub fn start(self) -> Vec<Threads> {
         let count = self.node_of.len();
@@ -103,19 +105,19 @@ impl Ranks {
     }
 }
 
-/// So many ranks on one node.
+/// Ranks on a single node.
 #[must_use]
 pub fn ranks(count: usize) -> Vec<Threads> {
     Ranks::nodes(&[count]).start()
 }
 
-/// Nodes with so many ranks each.
+/// Nodes with these numbers of ranks.
 #[must_use]
 pub fn nodes(ranks_per_node: &[usize]) -> Vec<Threads> {
     Ranks::nodes(ranks_per_node).start()
 }
 
-/// What each rank returns when every one runs this on its own thread.
+/// Runs a function for every rank on its own thread, and returns the results.
 ///
 /// # Panics
 /// When a rank panics, with the same message.

@@ -1,4 +1,4 @@
-//! Memory that threads share, a lock for each rank's segment.
+//! Memory shared by threads, with a lock per rank's segment.
 
 use super::meeting::{Lateness, Meeting};
 use crate::comm::collectives::values::add_in_order;
@@ -82,7 +82,7 @@ impl Window for ThreadWindow {
         self.lateness.pass();
         meeting.world().meet_fault(rank, doing)?;
         meeting.wait(self.rank, doing)?;
-        // Late again, so that ranks do not read or write side by side.
+        // Delayed once more, so that ranks do not read or write in lockstep.
         self.lateness.pass();
         Ok(())
     }

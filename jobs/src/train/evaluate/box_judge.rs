@@ -1,4 +1,4 @@
-//! A validation of boxes under way, and of masks where the network gives them too.
+//! A box validation in progress; it also scores masks if the network outputs them.
 
 use super::boxes::BoxTally;
 use super::{BothScores, Evaluator, MaskTally, Scores, in_pixels};
@@ -11,7 +11,7 @@ use squall_model::detection::{DetectionTargets, DetectorOutput, ScoredBox};
 use squall_model::ops::loss::IGNORED;
 use squall_model::{Network, Pass};
 
-/// Scores of the samples so far.
+/// Scores of the samples seen so far.
 pub(super) struct BoxJudge<'a> {
     evaluator: &'a Evaluator,
     objective: &'a BoxObjective,
@@ -19,14 +19,14 @@ pub(super) struct BoxJudge<'a> {
     masks: MaskTally,
 }
 
-/// A sample that the network is asked about.
+/// One sample to score.
 struct Question<'b> {
-    /// Which of the network's answers is about it.
+    /// Index of the network output for this sample.
     answer: usize,
-    /// Its place in the unit that the network sees, and in the order of all samples.
+    /// Its position in the network's input unit, and in the overall sample order.
     at: usize,
     place: usize,
-    /// True boxes; none where they are not known.
+    /// True boxes, if they are known.
     boxes: Option<&'b [PixelBox]>,
     mask: Option<&'b [u8]>,
 }
@@ -41,9 +41,9 @@ impl<'a> BoxJudge<'a> {
         }
     }
 
-    /// Judges what the network says of a batch.
+    /// Scores the network's outputs for a batch.
     pub(super) fn add(&mut self, network: &Network, x: &Tensor, batch: &HostBatch) -> Result<()> {
-        let frames = self.evaluator.asked.frames();
+        let frames = self.evaluator.scored.frames();
         for first in (0..batch.len()).step_by(frames) {
             let questions = self.questions(batch, first, network.gives_masks());
             if questions.is_empty() {
@@ -63,10 +63,10 @@ impl<'a> BoxJudge<'a> {
         Ok(())
     }
 
-    /// The questions about the unit that begins here in a batch: one for each of its samples that has labels.
+    /// The samples to score in the unit that starts at `first` in a batch: those that have labels.
     fn questions<'b>(&self, batch: &'b HostBatch, first: usize, masks: bool) -> Vec<Question<'b>> {
-        let (asked, pixels) = (&self.evaluator.asked, batch.labels.len() / batch.len());
-        let judged = asked.judged(&batch.ids[first..first + asked.frames()]);
+        let (scored, pixels) = (&self.evaluator.scored, batch.labels.len() / batch.len());
+        let judged = scored.judged(&batch.ids[first..first + scored.frames()]);
         let question = |(answer, at): (usize, usize)| {
             let boxes = batch.boxes.get(first + at).and_then(Option::as_deref);
             let mask = &batch.labels[(first + at) * pixels..][..pixels];
@@ -84,7 +84,7 @@ impl<'a> BoxJudge<'a> {
         judged.into_iter().filter_map(question).collect()
     }
 
-    /// Tallies a mask; gives its part of the loss.
+    /// Tallies a mask and returns its part of the loss.
     fn judge_mask(
         &mut self,
         network: &Network,
@@ -103,7 +103,7 @@ impl<'a> BoxJudge<'a> {
         Ok(self.objective.detection.loss.segmentation * loss.value())
     }
 
-    /// Tallies the boxes of a sample; `of_mask` is added to its loss.
+    /// Tallies the boxes of a sample; `of_mask` is the mask's part of its loss.
     fn judge_boxes(
         &mut self,
         (unit, output): (&Tensor, &DetectorOutput),
@@ -115,7 +115,7 @@ impl<'a> BoxJudge<'a> {
             return Ok(());
         };
         let grid = self.evaluator.store.grid();
-        let mut boxes = vec![None; self.evaluator.asked.answers()];
+        let mut boxes = vec![None; self.evaluator.scored.answers()];
         boxes[question.answer] = Some(self.objective.taught(truth, grid.shape().1));
         let targets = DetectionTargets {
             fields: unit,
@@ -123,7 +123,7 @@ impl<'a> BoxJudge<'a> {
             masks: None,
         };
         let config = self.objective.detection.loss_at(1.0);
-        // The loss is a mean over all answers about the unit, of which one is judged here.
+        // The loss is a mean over all outputs for the unit; only one of them is scored here.
         let loss = output.loss(&targets, &config, 1.0)?.total * boxes.len() as f64;
         let found: Vec<GeoBox> = (found.iter())
             .filter_map(|found| Some(in_pixels(found)?.to_degrees(grid)))
@@ -135,7 +135,7 @@ impl<'a> BoxJudge<'a> {
         Ok(())
     }
 
-    /// The scores over the samples of all ranks; those of masks alone where no sample has boxes. All ranks call it.
+    /// The scores over the samples of all ranks; mask scores alone if no sample has boxes. All ranks call it.
     pub(super) fn scores(mut self, team: &mut Team) -> Result<Option<Scores>> {
         self.boxes.share(team)?;
         self.masks.share(team)?;

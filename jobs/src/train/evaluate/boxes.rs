@@ -1,6 +1,6 @@
-//! How good boxes are: average precision over the samples of all ranks.
+//! Box scores: average precision over the samples of all ranks.
 //!
-//! The rules are those of `squall_validation`, from the same functions of [`squall_data::boxes::precision`].
+//! Uses the matching rules of `squall_validation`: both call [`squall_data::boxes::precision`].
 
 use super::mean_of_known;
 use crate::error::{JobError, Result};
@@ -14,28 +14,28 @@ use std::path::Path;
 /// Classes of boxes.
 const CLASSES: usize = BoxClass::ALL.len();
 
-/// How good boxes are. Per class, in the order of their codes.
+/// Box scores; per-class arrays are in the order of the class codes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BoxScores {
-    /// Samples with labels that it was tried on.
+    /// Number of labelled samples scored.
     pub samples: u64,
     /// The recipe's loss over all of them, without the reconstruction.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
     /// Mean over the classes that have true boxes of the average precision at an overlap of 0.1.
     pub mean_ap_10: f64,
-    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.5. The best model is chosen
-    /// by the mean of this and the one before.
+    /// Mean over the classes that have true boxes of the average precision at an overlap of 0.5. The best model is
+    /// chosen by the mean of `mean_ap_10` and this.
     pub mean_ap_50: f64,
-    /// Average precision of every class at an overlap of 0.1; none without true boxes.
+    /// Average precision of every class at an overlap of 0.1; `None` without true boxes.
     pub ap_10: [Option<f64>; CLASSES],
-    /// Average precision of every class at an overlap of 0.5; none without true boxes.
+    /// Average precision of every class at an overlap of 0.5; `None` without true boxes.
     pub ap_50: [Option<f64>; CLASSES],
     /// True boxes of every class.
     pub truths: [u64; CLASSES],
 }
 
-/// Judged boxes of every sample.
+/// Scored boxes of every sample, accumulated.
 #[derive(Debug, Clone, Default)]
 pub struct BoxTally {
     samples: Vec<Sample>,
@@ -43,7 +43,7 @@ pub struct BoxTally {
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct Sample {
-    /// The sample's place in the order of all.
+    /// The sample's position in the overall order.
     place: usize,
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     loss: f64,
@@ -52,7 +52,7 @@ struct Sample {
 }
 
 impl BoxTally {
-    /// Adds a sample: its place in the order of all, its boxes, and its loss.
+    /// Adds a sample: its position in the overall order, its boxes, and its loss.
     pub fn add(&mut self, place: usize, truth: &[GeoBox], found: &[GeoBox], loss: f64) {
         let of = |boxes: &[GeoBox], class: BoxClass| -> Vec<GeoBox> {
             boxes.iter().filter(|b| b.class == class).copied().collect()
@@ -66,7 +66,7 @@ impl BoxTally {
         });
     }
 
-    /// Adds what the other ranks of a team have judged, on all of them.
+    /// Merges the tallies of all ranks of a team, on every rank.
     pub(in crate::train) fn share(&mut self, team: &mut Team) -> Result<()> {
         let mine = crate::metrics::to_json(&self.samples, Path::new("judged boxes"))?;
         self.samples.clear();
@@ -80,7 +80,7 @@ impl BoxTally {
         Ok(())
     }
 
-    /// The scores; none without samples.
+    /// The scores; `None` without samples.
     pub fn scores(&self) -> Option<BoxScores> {
         if self.samples.is_empty() {
             return None;

@@ -1,8 +1,9 @@
-//! How good masks are: pixels and areas of every pair of true and predicted class.
+//! Mask scores: confusion matrices of pixels and of areas.
 //!
-//! The rules are those of `squall_validation`, which depends on this crate and scores finished masks, except for the
-//! means that choose a model: these are over the classes that the truth has. A mean over the classes that either mask
-//! has would be over other classes for every network: the first false pixel of a class would add a zero.
+//! The rules are those of `squall_validation`, which depends on this crate and scores finished masks. The exception is
+//! the mean that selects the best model: it covers only the classes present in the truth. A mean over the classes
+//! present in either mask would cover different classes for different networks, because the first false pixel of a
+//! class adds a zero.
 
 use super::mean_of_known;
 use crate::error::Result;
@@ -15,32 +16,32 @@ use std::fmt;
 /// Classes of a mask.
 const CLASSES: usize = 3;
 
-/// How good masks are. Per class: background, tropical cyclone, atmospheric river.
+/// Mask scores. Per-class arrays hold background, tropical cyclone, atmospheric river.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MaskScores {
-    /// Samples that it was tried on.
+    /// Number of samples scored.
     pub samples: u64,
     /// The recipe's loss over all of them.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
-    /// Mean over the classes that the truth has of the IoU over all pixels.
+    /// Mean IoU over all pixels, averaged over the classes present in the truth.
     pub mean_iou: f64,
-    /// MLPerf HPC DeepCAM's rule: mean over samples of the mean over classes, a class absent from both masks
-    /// counting 1.
+    /// MLPerf HPC DeepCAM's rule: the mean over samples of the mean over classes, where a class absent from both masks
+    /// counts as 1.
     pub sample_mean_iou: f64,
-    /// As `mean_iou`, with pixels weighted by their area.
+    /// Like `mean_iou`, with pixels weighted by their area.
     pub area_mean_iou: f64,
-    /// IoU of each class over all pixels; none if it is nowhere.
+    /// IoU of each class over all pixels; `None` if the class occurs in neither mask.
     pub iou: [Option<f64>; CLASSES],
-    /// IoU of each class with pixels weighted by their area; none if it is nowhere.
+    /// Area-weighted IoU of each class; `None` if the class occurs in neither mask.
     pub area_iou: [Option<f64>; CLASSES],
-    /// Which of the means the best model is chosen by.
+    /// The mean that selects the best model.
     #[serde(default, skip_serializing_if = "BestBy::is_usual")]
     pub best_by: BestBy,
 }
 
 impl MaskScores {
-    /// The mean by which the best model is chosen.
+    /// The mean that selects the best model.
     pub(super) fn score(&self) -> f64 {
         match self.best_by {
             BestBy::MeanIou => self.mean_iou,
@@ -80,21 +81,21 @@ impl fmt::Display for MaskScores {
     }
 }
 
-/// Pixels and areas of every pair of true and predicted class, summed over samples.
+/// Confusion matrices of pixels and areas, summed over samples.
 ///
-/// Pixels are counted row by row and the rest is kept sample by sample, so that tallies of several ranks add up to the
-/// bits of one.
+/// Pixel counts are kept per row and everything else per sample, so that the tallies of several ranks merge to exactly
+/// the bits of a single rank.
 #[derive(Debug, Clone, Default)]
 pub struct MaskTally {
-    /// Pixels of every row, by true and predicted class.
+    /// Pixel counts of every row, by true and predicted class.
     pixels: Vec<[[u64; CLASSES]; CLASSES]>,
     row_areas_km2: Vec<f64>,
-    /// For every sample its place in the order of all, mean IoU, weighted loss and weight.
+    /// Per sample: its position in the overall order, mean IoU, weighted loss and loss divisor.
     samples: Vec<[f64; 4]>,
 }
 
 impl MaskTally {
-    /// Nothing yet, on a grid whose rows have cells of these areas.
+    /// An empty tally for a grid whose rows have cells of these areas.
     pub fn new(row_areas_km2: &[f64]) -> Self {
         Self {
             pixels: vec![Default::default(); row_areas_km2.len()],
@@ -103,7 +104,8 @@ impl MaskTally {
         }
     }
 
-    /// Adds a sample: its place in the order of all, class codes `(lat, lon)`, its loss and what that is divided by.
+    /// Adds a sample: its position in the overall order, class codes `(lat, lon)`, its loss and the divisor of that
+    /// loss.
     pub fn add(
         &mut self,
         place: usize,
@@ -118,9 +120,9 @@ impl MaskTally {
             .zip(predicted.chunks_exact(columns));
         for ((truth, predicted), row) in rows.zip(&mut self.pixels) {
             for (&t, &p) in truth.iter().zip(predicted) {
-                // Codes beyond the classes are pixels that do not count.
+                // Pixels with codes beyond the classes are ignored.
                 let (t, p) = match (usize::from(t), p) {
-                    // A pixel for which the network gives NaN counts as wrong, whatever the truth is.
+                    // A pixel with NaN output counts as wrong, whatever the truth.
                     (t, NO_CLASS) => (t, (t + 1) % CLASSES),
                     (t, p) => (t, usize::from(p)),
                 };
@@ -135,7 +137,7 @@ impl MaskTally {
         self.samples.push([place as f64, mean, loss, weight]);
     }
 
-    /// Adds what the other ranks of a team have counted, on all of them.
+    /// Merges the tallies of all ranks of a team, on every rank.
     pub(in crate::train) fn share(&mut self, team: &mut Team) -> Result<()> {
         let mut counts: Vec<u64> = self.pixels.iter().flatten().flatten().copied().collect();
         team.sum_counts(&mut counts)?;
@@ -147,7 +149,7 @@ impl MaskTally {
         Ok(())
     }
 
-    /// The scores, of which `best_by` chooses the best model; none without samples.
+    /// The scores; `best_by` says which mean selects the best model. `None` without samples.
     pub fn scores(&self, best_by: BestBy) -> Option<MaskScores> {
         if self.samples.is_empty() {
             return None;
@@ -183,13 +185,14 @@ fn pairs() -> impl Iterator<Item = (usize, usize)> {
     (0..CLASSES * CLASSES).map(|i| (i / CLASSES, i % CLASSES))
 }
 
-/// The mean over the classes that the truth has. Pixels of an invented class count against the class that they are of.
+/// The mean over the classes present in the truth. A pixel of a class absent from the truth counts against its true
+/// class.
 fn mean_of_true(ious: &[Option<f64>; CLASSES], is_there: [bool; CLASSES]) -> f64 {
     let of_true: [Option<f64>; CLASSES] = std::array::from_fn(|k| ious[k].filter(|_| is_there[k]));
     mean_of_known(&of_true)
 }
 
-/// Intersection over union of a class; none if it is in neither mask.
+/// Intersection over union of a class; `None` if it occurs in neither mask.
 fn iou<T: Copy>(
     table: &[[T; CLASSES]; CLASSES],
     class: usize,

@@ -1,13 +1,13 @@
-//! How good a network is on samples that it does not learn from.
+//! Validation: scores a network on samples that it does not train on.
 
-mod asked;
 mod box_judge;
 mod boxes;
 mod masks;
+mod scored_units;
 
-pub(super) use asked::Asked;
 pub use boxes::BoxScores;
 pub use masks::MaskScores;
+pub(super) use scored_units::ScoredUnits;
 
 use super::feed::{Batch, Feed};
 use super::objective::Objective;
@@ -30,20 +30,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The scores of a network, by what it gives: masks, boxes or both.
+/// The scores of a network, by its kind of output: masks, boxes or both.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Scores {
-    /// Scores of the masks of a segmentation.
+    /// Mask scores of a segmentation network.
     Masks(MaskScores),
-    /// Scores of the boxes of a detector.
+    /// Box scores of a detector.
     Boxes(BoxScores),
-    /// Scores of both, of a detector that gives masks too.
+    /// Both, for a detector that also outputs masks.
     Both(Box<BothScores>),
 }
 
 impl Scores {
-    /// The number by which the best model is chosen, the larger the better.
+    /// The number that selects the best model; larger is better.
     pub fn score(&self) -> f64 {
         match self {
             Self::Masks(scores) => scores.score(),
@@ -74,7 +74,7 @@ impl Scores {
         }
     }
 
-    /// Every number of it, named for TensorBoard.
+    /// All scores, with their TensorBoard names.
     pub(super) fn scalars(&self) -> Vec<(&'static str, f64)> {
         match self {
             Self::Masks(scores) => scores.scalars(),
@@ -83,7 +83,7 @@ impl Scores {
         }
     }
 
-    /// Samples that it was tried on.
+    /// Number of samples scored.
     pub fn samples(&self) -> u64 {
         match self {
             Self::Masks(scores) => scores.samples,
@@ -93,10 +93,10 @@ impl Scores {
     }
 }
 
-/// How good boxes and masks of one network are, on the same samples.
+/// Box and mask scores of one network on the same samples.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BothScores {
-    /// Scores of the boxes; their loss is the recipe's loss of both, without the reconstruction.
+    /// Box scores; their loss is the recipe's total loss of boxes and masks, without the reconstruction.
     pub boxes: BoxScores,
     /// Scores of the masks.
     pub masks: MaskScores,
@@ -125,9 +125,9 @@ impl fmt::Display for Scores {
     }
 }
 
-/// How a validation reads samples, and what it compares.
-pub(super) struct Judging {
-    /// Samples, or clips, at a time.
+/// Settings of a validation: how samples are read and what is compared.
+pub(super) struct EvaluatorSettings {
+    /// Samples, or clips, per batch.
     pub batch: usize,
     pub loader: LoaderConfig,
     pub objective: Objective,
@@ -136,13 +136,13 @@ pub(super) struct Judging {
     pub best_by: BestBy,
 }
 
-/// What a validation reads, and how it scores.
+/// Reads validation samples and scores a network on them.
 #[derive(Debug)]
 pub(super) struct Evaluator {
     store: Arc<Store>,
-    asked: Arc<Asked>,
+    scored: Arc<ScoredUnits>,
     sampler: Sampler,
-    /// The place of every sample in the order of all, by its id.
+    /// Maps each sample's id to its position in the overall order.
     places: HashMap<usize, usize>,
     loader: LoaderConfig,
     objective: Objective,
@@ -152,23 +152,23 @@ pub(super) struct Evaluator {
 }
 
 impl Evaluator {
-    /// Scores on these samples or clips, in their order, as one of several ranks.
+    /// Creates an evaluator of these samples or clips, in their order, on one of several ranks.
     ///
     /// # Errors
-    /// [`JobError::Data`] if there are none.
+    /// [`JobError::Data`] if there are no samples.
     pub(super) fn new(
         store: &Arc<Store>,
-        asked: Asked,
-        judging: Judging,
+        scored: ScoredUnits,
+        settings: EvaluatorSettings,
         place: Place,
     ) -> Result<Self> {
-        let Judging {
+        let EvaluatorSettings {
             batch,
             loader,
             objective,
             storage,
             best_by,
-        } = judging;
+        } = settings;
         let config = SamplerConfig {
             shuffle: None,
             rank: place.rank,
@@ -177,9 +177,9 @@ impl Evaluator {
             last: LastBatch::Keep,
         };
         Ok(Self {
-            places: asked.places(),
-            sampler: Sampler::new((0..asked.units()).collect(), config)?,
-            asked: Arc::new(asked),
+            places: scored.places(),
+            sampler: Sampler::new((0..scored.units()).collect(), config)?,
+            scored: Arc::new(scored),
             row_areas_km2: store.grid().row_areas_km2(),
             store: Arc::clone(store),
             loader,
@@ -189,17 +189,18 @@ impl Evaluator {
         })
     }
 
-    /// Samples that all ranks together read: every frame of every clip.
+    /// Samples read by all ranks together, counting every frame of every clip.
     pub(super) fn samples_read(&self) -> u64 {
-        (self.asked.units() * self.asked.frames()) as u64
+        (self.scored.units() * self.scored.frames()) as u64
     }
 
-    /// The place of a sample of a batch in the order of all.
+    /// Position in the overall order of a sample of a batch.
     fn place(&self, batch: &HostBatch, at: usize) -> usize {
         self.places.get(&batch.ids[at]).copied().unwrap_or(at)
     }
 
-    /// The scores of a network over the samples of all ranks; none if one of them was told to stop on the way.
+    /// Returns the scores of a network over the samples of all ranks, or `None` if any rank was asked to stop
+    /// meanwhile.
     ///
     /// # Errors
     /// [`JobError::Data`] if a sample cannot be read; [`JobError::Model`] if the network does not fit.
@@ -211,9 +212,9 @@ impl Evaluator {
     ) -> Result<Option<Scores>> {
         let _doing = doing::begin("validation");
         let mut judge = Judge::of(self);
-        let asked = Arc::clone(&self.asked);
+        let scored = Arc::clone(&self.scored);
         let plans = self.sampler.epoch(Cursor::default());
-        let plans = plans.map(move |plan| BatchPlan::new(plan.at, asked.read(&plan.ids)));
+        let plans = plans.map(move |plan| BatchPlan::new(plan.at, scored.read(&plan.ids)));
         let mut loader = Feed::new(&self.store, plans, &self.loader, network.backend())?;
         while let Some(batch) = loader.next() {
             let failed = batch.is_err();
@@ -234,7 +235,7 @@ impl Evaluator {
     }
 }
 
-/// A validation under way.
+/// A validation in progress.
 enum Judge<'a> {
     Masks(&'a Evaluator, &'a Criterion, MaskTally),
     Boxes(BoxJudge<'a>),
@@ -285,13 +286,13 @@ impl<'a> Judge<'a> {
     }
 }
 
-/// The mean of the values that are there; 0 if none is.
+/// The mean of the known values; 0 if there are none.
 fn mean_of_known(values: &[Option<f64>]) -> f64 {
     let known: Vec<f64> = values.iter().flatten().copied().collect();
     known.iter().sum::<f64>() / known.len().max(1) as f64
 }
 
-/// A box that a network found, as the data knows it; none of a class that it does not know.
+/// Converts a box found by a network to pixels; `None` if the data has no such class.
 pub(crate) fn in_pixels(found: &ScoredBox) -> Option<PixelBox> {
     Some(PixelBox {
         class: BoxClass::from_code(found.class as u8)?,

@@ -1,22 +1,22 @@
-//! Earlier states of a server's part, for the first server, which may be some steps behind and ask for one of them.
+//! Earlier states of a server's part: the first server may be some steps behind and request one of them.
 
 use std::collections::BTreeMap;
 
-/// Earlier states of a server's part, as bytes of a file, by the number of steps that each group had done.
+/// Earlier states of a server's part as bytes of a file, by each group's number of steps.
 ///
-/// The sum of these numbers would not be enough to find a state: once a group is lost, its steps are no longer counted,
-/// so the others reach the same sum a second time.
+/// The total number of steps would not identify a state: once a group is lost its steps are no longer counted, so the
+/// others reach the same total a second time.
 #[derive(Debug, Default)]
 pub(super) struct EarlierParts(BTreeMap<Vec<u64>, Vec<u8>>);
 
 impl EarlierParts {
-    /// Keeps the state after these numbers of steps of each group.
+    /// Stores the state after these numbers of steps of each group.
     pub fn keep(&mut self, steps_of: &[u64], part: Vec<u8>) {
         self.0.insert(steps_of.to_vec(), part);
     }
 
-    /// The state after these numbers of steps of each group, if it was kept; states after no more steps in all are
-    /// dropped.
+    /// Returns the state after these numbers of steps of each group, if stored. Drops all states with no more steps in
+    /// total.
     pub fn take(&mut self, steps_of: &[u64]) -> Option<Vec<u8>> {
         let part = self.0.remove(steps_of);
         let done: u64 = steps_of.iter().sum();

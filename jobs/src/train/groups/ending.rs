@@ -1,4 +1,4 @@
-//! How a run ends: the last state, its scores, and goodbye to everybody.
+//! The end of a run: the last state, its scores, and the dismissal of all groups.
 
 use super::coordinator::Coordinator;
 use super::last_message::LastMessage;
@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 /// How long the end of the job waits for ranks that have long been silent.
 const FOR_THE_MISSING: Duration = Duration::from_secs(5);
 
-/// How a run ended, as all ranks are told.
+/// How a run ended, as sent to all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Ending {
-    /// All steps are done.
+    /// Whether all steps are done.
     finished: bool,
     steps: u64,
     skipped_steps: u64,
@@ -30,7 +30,7 @@ pub(super) struct Ending {
 }
 
 impl Ending {
-    /// What a server reports.
+    /// A server's report.
     pub(super) fn report(
         self,
         folder: &Path,
@@ -60,7 +60,8 @@ impl Ending {
 }
 
 impl Coordinator<'_, '_> {
-    /// All groups have left or are lost: the last state, its scores, and goodbye.
+    /// Concludes the run after all groups have left or are lost: saves the last state, has it scored, and dismisses the
+    /// groups.
     pub(super) fn conclude(mut self, folder: &Path, stop: &AtomicBool) -> Result<TrainReport> {
         self.collect()?;
         let finished = self.ledger.is_complete();
@@ -71,7 +72,7 @@ impl Coordinator<'_, '_> {
             self.server.run.write_last_as_best()?;
         }
         self.server.run.validation_due |= scored;
-        // Before anything else can go wrong.
+        // Saved before anything else can fail.
         self.write()?;
         let ending = self.ending(finished)?;
         let mut groups = self.server.turns.left();
@@ -80,7 +81,7 @@ impl Coordinator<'_, '_> {
             let judge = groups.remove(at);
             self.dismiss(judge, &ending, true)?;
             self.server.run.validation_due = false;
-            // If it is lost the next group takes its place.
+            // If the group is lost, the next one takes its place.
             asks = !self.wait_for_scores(judge)?;
             if !self.server.run.validation_due {
                 self.write()?;
@@ -121,7 +122,7 @@ impl Coordinator<'_, '_> {
         })
     }
 
-    /// Says goodbye to a group; with the parameters if it is to score them.
+    /// Dismisses a group; sends the parameters if it must score them.
     fn dismiss(&mut self, group: usize, ending: &Ending, validate: bool) -> Result<()> {
         let text = json(ending)?;
         let reply = Reply {
@@ -148,8 +149,8 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
-    /// Waits for the scores of a group that was dismissed, or, if it was told to stop, for its answer that there are
-    /// none; returns whether it answered.
+    /// Waits for the scores of a dismissed group, or for its answer that there are none because it was asked to stop;
+    /// returns whether it answered.
     fn wait_for_scores(&mut self, group: usize) -> Result<bool> {
         let leader = self.server.mail.leader_between(group);
         let mut request = Request::of(0, 0);

@@ -2,20 +2,20 @@
 
 use super::plan::{Layout, Role};
 
-/// What another rank is to this one.
+/// The relation of another rank to this one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Peer {
-    /// Nobody can go on without it.
+    /// No rank can continue without it.
     Server,
     /// Leads a group that others can do without.
     Leader,
-    /// Of the same group, which cannot go on without it.
+    /// A rank of the same group, which cannot continue without it.
     Mate,
 }
 
 impl Peer {
-    /// The ranks of the world with which one of this role exchanges heartbeats. The ranks of a group do so only where
-    /// others can go on without it.
+    /// The ranks of the world with which a rank of this role exchanges heartbeats. Ranks of a group only do so if
+    /// others can continue without the group.
     pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
         let servers = || (0..layout.servers).map(|server| (server, Self::Server));
         let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));

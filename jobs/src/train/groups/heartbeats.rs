@@ -1,4 +1,4 @@
-//! Heartbeats between the ranks of a run, and their last words.
+//! Heartbeats between the ranks of a run, and their last messages.
 //!
 //! A leader waits for its turn, a server for the scores of a validation: how long such a wait takes says nothing about
 //! whether the other rank is alive. So each rank that is a process has a thread that sends a heartbeat every second,
@@ -21,34 +21,34 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What the thread is told to do.
+/// Orders to the thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum HeartbeatOrder {
-    /// Everything is over.
+    /// The run is over.
     End,
-    /// Say that this rank does not go on.
+    /// Announce that this rank cannot continue.
     GiveUp,
-    /// Say that this rank does not go on, and retire.
+    /// Announce that this rank cannot continue, and retire.
     Retire,
 }
 
-/// The thread that sends this rank's heartbeats, and notes those of others, until [`Heartbeats::end`].
+/// The thread that sends this rank's heartbeats and records those of others, until [`Heartbeats::end`].
 #[derive(Default)]
 pub(super) struct Heartbeats {
     liveness: Option<Arc<Liveness>>,
     orders: Option<Sender<HeartbeatOrder>>,
     thread: Option<JoinHandle<Box<dyn Communicator>>>,
-    /// After the end: all ranks free what they share in the same order.
+    /// Set after the end: all ranks must free shared resources in the same order.
     ended: Option<Box<dyn Communicator>>,
 }
 
 impl Heartbeats {
-    /// Starts the thread, on a communicator of all ranks that take part; `peers` are the ranks to exchange heartbeats
-    /// with. The channel brings its orders, and may have some already. `on_stall` is called when a server was silent for
-    /// longer than `limit`.
+    /// Starts the thread on a communicator of all participating ranks; `peers` are the ranks to exchange heartbeats
+    /// with. The channel carries its orders and may already contain some. `on_stall` is called when a server has been
+    /// silent for longer than `limit`.
     ///
     /// # Errors
-    /// [`CommError::Library`] if the system gives no thread.
+    /// [`CommError::Library`] if the system cannot start a thread.
     pub fn start(
         comm: Box<dyn Communicator>,
         peers: Vec<(usize, Peer)>,
@@ -74,46 +74,46 @@ impl Heartbeats {
         })
     }
 
-    /// Whether a rank has sent no heartbeat for longer than the limit, or never will; false where there are no
+    /// Whether a rank has sent no heartbeat for longer than the limit, or will never send one; false without
     /// heartbeats.
     pub fn is_silent(&self, rank: usize) -> bool {
         let liveness = self.liveness.as_ref();
         liveness.is_some_and(|known| known.is_gone(rank) || known.is_silent(rank))
     }
 
-    /// Whether there are heartbeats at all.
+    /// Whether heartbeats are enabled.
     pub fn are_sent(&self) -> bool {
         self.liveness.is_some()
     }
 
-    /// Whether a rank has said that it does not go on.
+    /// Whether a rank has announced that it cannot continue.
     pub fn is_gone(&self, rank: usize) -> bool {
         let liveness = self.liveness.as_ref();
         liveness.is_some_and(|known| known.is_gone(rank))
     }
 
-    /// Whether a rank, or one of its group, will not come to the end of the job, as far as is known.
+    /// Whether a rank, or one of its group, is known not to reach the end of the job.
     pub fn is_missing(&self, rank: usize) -> bool {
         let liveness = self.liveness.as_ref();
         liveness.is_some_and(|known| known.is_missing(rank))
     }
 
-    /// Tells a rank, if it still listens, that nobody waits for it any more.
+    /// Informs a rank, if it still listens, that no rank waits for it any more.
     pub fn dismiss(&self, rank: usize) {
         if let Some(liveness) = &self.liveness {
             liveness.dismiss(rank);
         }
     }
 
-    /// This rank cannot go on; returns true when those who need it have been told, or false at once where there are no
-    /// heartbeats.
+    /// Announces that this rank cannot continue; returns true once the ranks that need it have been informed, or false
+    /// at once without heartbeats.
     pub fn give_up(&mut self) -> bool {
         let told = self.thread.is_some();
         self.end_with(HeartbeatOrder::GiveUp);
         told
     }
 
-    /// Ends the heartbeats: this rank waits for no other any more, and none for it.
+    /// Ends the heartbeats: this rank waits for no other any more, and none waits for it.
     pub fn end(&mut self) {
         self.end_with(HeartbeatOrder::End);
     }
@@ -138,21 +138,21 @@ impl Drop for Heartbeats {
 /// The state of the thread.
 struct HeartbeatThread {
     comm: Box<dyn Communicator>,
-    /// With whom it exchanges heartbeats.
+    /// The ranks to exchange heartbeats with.
     peers: Vec<(usize, Peer)>,
     liveness: Arc<Liveness>,
 }
 
 impl HeartbeatThread {
-    /// Returns the communicator, whatever happens: errors are reported where an answer is needed.
+    /// Always returns the communicator: errors are reported where an answer is needed.
     fn run(mut self, inbox: &Receiver<HeartbeatOrder>, on_stall: OnStall) -> Box<dyn Communicator> {
-        // The thread reports silent ranks itself, below; a slow message of one byte is no stall of its own.
+        // The thread itself reports silent ranks, below; a slow one-byte message is not a stall.
         let _patient = doing::patiently();
         let every = self.every();
         let mut looked = Instant::now();
         loop {
             let order = inbox.recv_timeout(every);
-            // This process was itself stopped for a while: that says nothing about the others.
+            // This process was itself suspended for a while, which says nothing about the others.
             if looked.elapsed() > every + STOPPED {
                 let all = self.peers.iter();
                 all.for_each(|(other, _)| self.liveness.note(*other, Heartbeat::Lives));
@@ -196,7 +196,7 @@ impl HeartbeatThread {
                 );
                 self.retire();
             }
-            // That a leader does not go on is for the servers to handle.
+            // The servers handle a leader that cannot continue.
             let mut others = self.peers.iter().filter(|(_, peer)| *peer != Peer::Leader);
             match others.find(|(other, _)| liveness.is_gone(*other)) {
                 None => continue,
@@ -210,12 +210,12 @@ impl HeartbeatThread {
         self.comm
     }
 
-    /// Time between heartbeats.
+    /// Interval between heartbeats.
     fn every(&self) -> Duration {
         (self.liveness.limit / 8).clamp(Duration::from_millis(5), Duration::from_secs(1))
     }
 
-    /// The last heartbeat of a rank that does not go on: if it has waited too long, a rank of its group may be gone.
+    /// The last heartbeat of a rank that cannot continue: if it has waited too long, a rank of its group may be gone.
     fn last_word(&self) -> Heartbeat {
         let every = self.every();
         let missing = |(mate, peer): &(usize, Peer)| {
@@ -256,7 +256,7 @@ impl HeartbeatThread {
         if self.liveness.take_dismissal(other) {
             return self.comm.offer(other, &[Heartbeat::Last.byte()]);
         }
-        // Nothing is sent to a rank that does not listen: it would only pile up.
+        // Sends nothing to a rank that does not listen, because messages would pile up.
         if !self.liveness.listens(other) {
             return Ok(true);
         }
@@ -271,7 +271,7 @@ impl HeartbeatThread {
         }
     }
 
-    /// Tells all peers that this rank's group does not go on.
+    /// Informs all peers that this rank's group cannot continue, and retires.
     fn retire(&mut self) -> ! {
         let word = self.last_word();
         self.say(word);

@@ -1,10 +1,10 @@
-//! When a server last got a message of a group.
+//! Records when a server last received a message of a group.
 
 use super::LOOK;
 use crate::comm::watchdog::STOPPED;
 use std::time::{Duration, Instant};
 
-/// The time of the last message of a group, not counting time in which this server did not look for messages.
+/// The time of the last message of a group, excluding time in which this server did not poll.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LastMessage {
     at: Instant,
@@ -12,7 +12,7 @@ pub(super) struct LastMessage {
 }
 
 impl LastMessage {
-    /// A message came now.
+    /// A message has arrived now.
     pub fn at(now: Instant) -> Self {
         Self {
             at: now,
@@ -20,9 +20,10 @@ impl LastMessage {
         }
     }
 
-    /// Notes that this server looks for messages, as it does every [`LOOK`]. One that looks much later was stopped,
-    /// perhaps with the whole job, or wrote a checkpoint: of that time it does not know whether groups were silent. That
-    /// is left out, but what came before counts: checkpoints that come again and again hide no group that hangs.
+    /// Records that this server polls for messages, as it does every [`LOOK`]. If it polls much later, it was
+    /// suspended, perhaps with the whole job, or wrote a checkpoint, and does not know whether groups were silent
+    /// during that time. That time is excluded, but earlier silence still counts, so that frequent checkpoints cannot
+    /// hide a hanging group.
     pub fn look(&mut self, now: Instant) {
         let away = now.saturating_duration_since(self.looked);
         if away > LOOK + STOPPED {
@@ -31,12 +32,12 @@ impl LastMessage {
         self.looked = now;
     }
 
-    /// When that was, later by the time in which this server did not look.
+    /// That time, shifted by the time in which this server did not poll.
     pub fn since(&self) -> Instant {
         self.at
     }
 
-    /// How long ago that was.
+    /// Time since then.
     pub fn elapsed(&self) -> Duration {
         self.at.elapsed()
     }

@@ -1,14 +1,14 @@
-//! Which group does which step: every step of the run is done once, whoever is slow or lost.
+//! Assigns steps to groups: every step of the run is done once, even if groups are slow or lost.
 
 use std::collections::BTreeSet;
 
-/// Steps given to groups, done, and given back.
+/// Steps assigned, done, and returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Ledger {
     total: u64,
-    /// The first that was never given out.
+    /// The first step that was never assigned.
     next: u64,
-    /// Given out and not done by whom they were given to.
+    /// Steps that were assigned and returned undone.
     returned: BTreeSet<u64>,
     held: Vec<BTreeSet<u64>>,
     done: u64,
@@ -16,7 +16,7 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The ledger of steps `0..total` for this many groups. `done` of them are done; those of `pending` are not, though
+    /// A ledger of steps `0..total` for this many groups. `done` of them are done; those in `pending` are not, although
     /// later ones may be.
     pub fn new(total: u64, groups: usize, done: u64, pending: &[u64]) -> Self {
         Self {
@@ -33,7 +33,7 @@ impl Ledger {
         }
     }
 
-    /// Groups have these steps, which were pending, already.
+    /// Records that groups already have these steps, which were pending.
     pub fn hold(&mut self, held: &[Vec<u64>]) {
         for (mine, steps) in self.held.iter_mut().zip(held) {
             let returned = &mut self.returned;
@@ -47,7 +47,7 @@ impl Ledger {
         steps.map(|held| held.iter().copied().collect()).collect()
     }
 
-    /// The next step for a group; none if there are no more.
+    /// The next step for a group; `None` if there are no more.
     pub fn issue(&mut self, group: usize) -> Option<u64> {
         if self.closed {
             return None;
@@ -62,20 +62,20 @@ impl Ledger {
         Some(step)
     }
 
-    /// A group has done a step.
+    /// Records that a group has done a step.
     pub fn finish(&mut self, group: usize, step: u64) {
         if self.held[group].remove(&step) {
             self.done += 1;
         }
     }
 
-    /// A group does no more: others may have its steps.
+    /// Returns a group's steps, so that others may have them.
     pub fn give_back(&mut self, group: usize) {
         let held = std::mem::take(&mut self.held[group]);
         self.returned.extend(held);
     }
 
-    /// No more steps are given out.
+    /// Stops assigning steps.
     pub fn close(&mut self) {
         self.closed = true;
     }
@@ -84,7 +84,7 @@ impl Ledger {
         self.closed
     }
 
-    /// Whether a group without steps may still get one: another group has some and may be lost.
+    /// Whether a group without steps may still get one, because another group has some and may be lost.
     pub fn waits(&self, group: usize) -> bool {
         !self.closed && self.held[group].is_empty() && self.done < self.total
     }
@@ -97,7 +97,7 @@ impl Ledger {
         self.done >= self.total
     }
 
-    /// Steps that were given out and are not done.
+    /// Steps that were assigned but are not done.
     pub fn pending(&self) -> Vec<u64> {
         let held = self.held.iter().flatten();
         let all: BTreeSet<u64> = held.chain(&self.returned).copied().collect();

@@ -1,4 +1,4 @@
-//! The link of a group to the servers: it sends gradients and gets parameters.
+//! The link of a group to the servers: sends gradients and receives parameters.
 
 use super::LOOK;
 use super::ending::Ending;
@@ -16,37 +16,37 @@ use squall_model::{Gradients, ModelError, Parameters};
 use std::fmt;
 use std::ops::Range;
 
-/// What a rank of a group knows of the servers; its leader talks to them.
+/// A group rank's connection to the servers; only its leader communicates with them.
 ///
-/// It waits for the servers as long as they send heartbeats: they serve other groups meanwhile, and drop a group that
+/// It waits for the servers as long as they send heartbeats: meanwhile they serve other groups, and drop a group that
 /// does not answer.
 pub(in crate::train) struct Link {
-    /// The communicator of this group's ranks, if there are several.
+    /// Communicator of this group's ranks, if there are several.
     pub(super) group: Option<Box<dyn Communicator>>,
-    /// The communicator of servers, which come first, and leaders; on leaders only.
+    /// Communicator of the servers, which come first, and the leaders; only on leaders.
     pub(super) servers: Option<Box<dyn Communicator>>,
-    /// What each server holds.
+    /// The ranges of parameters that each server holds.
     pub(super) slices: Vec<Vec<Range<usize>>>,
-    /// The recipe's optimiser, which says how gradients are clipped.
+    /// The recipe's optimiser, which determines gradient clipping.
     pub(super) optimiser: OptimizerConfig,
     pub(super) exchange: State,
-    /// The last field, as in `Mail`: ranks free what they share in the same order.
+    /// Last field, as in `Mail`: ranks must free shared resources in the same order.
     pub(super) heartbeats: Heartbeats,
 }
 
-/// What the last exchange left.
+/// The state after the last exchange.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The version of the parameters of each server that was read last.
+    /// Version of each server's parameters that was read last.
     versions: Vec<u64>,
     /// All parameters.
     values: Vec<f32>,
-    /// Running statistics of the servers, if a validation is to use them.
+    /// Running statistics of the servers, if a validation must use them.
     buffers: Vec<f32>,
     orders: Orders,
-    /// This rank was told to stop.
+    /// Whether this rank was asked to stop.
     stop: bool,
-    /// Buffer for the part of a gradient that one server gets.
+    /// Buffer for the part of a gradient sent to one server.
     slice: Vec<f32>,
 }
 
@@ -70,23 +70,23 @@ impl fmt::Debug for Link {
     }
 }
 
-/// A step's gradient, the average over the group, and what belongs to it.
+/// A step's gradient, averaged over the group, with its context.
 pub(in crate::train) struct Contribution<'a> {
     /// The step.
     pub step: u64,
     /// The gradients of all parameters.
     pub gradients: &'a Gradients,
-    /// How the optimiser is to use them.
+    /// How the optimiser must use them.
     pub update: Update<'a>,
-    /// The loss that it is of.
+    /// The step's loss.
     pub loss: f64,
-    /// Batch statistics, means over the group.
+    /// Batch statistics, averaged over the group.
     pub statistics: &'a [f32],
 }
 
 impl Link {
-    /// Replaces the parameters by those of the servers after an update with this gradient; gives the gradient's norm
-    /// before clipping, or, inside, the error that names what in it is not finite: then nothing was sent. All ranks of
+    /// Replaces the parameters by the servers' after an update with this gradient. The inner result is the gradient
+    /// norm before clipping, or the error that names a non-finite value, in which case nothing was sent. All ranks of
     /// the group call it.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Link {
         Ok(Ok(norm))
     }
 
-    /// Tells the servers that a step has nothing for them; the parameters stay. All ranks of the group call it.
+    /// Informs the servers that a step contributes nothing; the parameters stay. All ranks of the group call it.
     pub(super) fn skip(
         &mut self,
         parameters: &mut Parameters,
@@ -172,7 +172,7 @@ impl Link {
             }
         }
         self.share_orders()?;
-        // Those of this group have seen the batch of the step.
+        // The ranks of this group have seen the batch of the step.
         match self.exchange.orders.validates() {
             true => self.share_buffers(parameters),
             false => Ok(()),
@@ -191,7 +191,7 @@ impl Link {
         self.share_orders()
     }
 
-    /// Sends what came of a validation to the first server; none if it was stopped.
+    /// Sends the result of a validation to the first server; `None` if it was stopped.
     pub(super) fn tell(&mut self, scores: Option<&Scores>, parameters: &Parameters) -> Result<()> {
         let _patient = doing::patiently();
         let Some(servers) = &mut self.servers else {
@@ -220,8 +220,8 @@ impl Link {
         Ok(())
     }
 
-    /// Says goodbye with the seconds of the group's ranks and the missing values that they met, and waits for the end
-    /// of the run: how it ended, and whether the network, whose parameters are then the last ones, is to be validated.
+    /// Leaves the run: sends the times of the group's ranks and their missing value counts, and waits for the end of
+    /// the run. Returns how it ended, and whether to validate the network, whose parameters are then the final ones.
     /// All ranks of the group call it.
     pub(super) fn leave(
         &mut self,
@@ -243,7 +243,7 @@ impl Link {
                     servers.send(0, spent)?;
                 }
             }
-            // There is no limit on how long the slowest group takes.
+            // No limit: the slowest group may take arbitrarily long.
             arrived(&mut **servers, &[0])?;
             let reply = reply(&mut **servers, 0)?;
             text.resize(reply.bytes as usize, 0);
@@ -265,17 +265,17 @@ impl Link {
         Ok((parsed(&text)?, validate))
     }
 
-    /// Its parameters are those of the servers after so many updates of each.
+    /// Sets the versions of each server's parameters that this group has.
     pub(super) fn has_seen(&mut self, versions: Vec<u64>) {
         self.exchange.versions = versions;
     }
 
-    /// What the group is to do after the last exchange.
+    /// What the group must do after the last exchange.
     pub(super) fn orders(&self) -> Orders {
         self.exchange.orders
     }
 
-    /// Notes that this rank was told to stop; the servers hear of it from the leader.
+    /// Records that this rank was asked to stop; the leader informs the servers.
     pub(super) fn note_stop(&mut self, stop: bool) {
         self.exchange.stop |= stop;
     }
@@ -312,7 +312,7 @@ impl Link {
     }
 }
 
-/// Waits for one of these servers.
+/// Waits for a message of one of these servers.
 fn arrived(servers: &mut dyn Communicator, from: &[usize]) -> Result<usize> {
     loop {
         match servers.wait_any(from, LOOK)? {
@@ -336,12 +336,12 @@ fn reply(servers: &mut dyn Communicator, from: usize) -> Result<Reply> {
     Ok(reply)
 }
 
-/// JSON of a value of ours.
+/// Serialises a value of ours to JSON.
 pub(super) fn json(value: &impl serde::Serialize) -> Result<Vec<u8>> {
     serde_json::to_vec(value).map_err(damaged)
 }
 
-/// A value of ours from its JSON.
+/// Parses a value of ours from JSON.
 pub(super) fn parsed<T: serde::de::DeserializeOwned>(text: &[u8]) -> Result<T> {
     serde_json::from_slice(text).map_err(damaged)
 }

@@ -1,18 +1,18 @@
-//! Which ranks are alive, as far as their heartbeats tell.
+//! Tracks which ranks are alive, from their heartbeats.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What a heartbeat says of the rank that it comes from.
+/// The content of a heartbeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Heartbeat {
-    /// It lives.
+    /// The rank is alive.
     Lives = 0,
-    /// Its rank does not go on, or, from a rank that waits no longer: the receiver is to stop.
+    /// The rank cannot continue; or, from a rank that waits no longer: the receiver must stop.
     Last = 1,
-    /// The same, and a rank of its group will not come to the end of the job either.
+    /// The same, and a rank of its group will not reach the end of the job either.
     LastWithoutAll = 2,
-    /// Its rank has done all its work and sends no more heartbeats.
+    /// The rank has done all its work and sends no more heartbeats.
     Done = 3,
 }
 
@@ -21,7 +21,7 @@ impl Heartbeat {
         self as u8
     }
 
-    /// What a byte means; a byte that this version does not know still means that the rank lives.
+    /// Decodes a byte; an unknown byte of another version still means that the rank is alive.
     pub fn of(byte: u8) -> Self {
         match byte {
             1 => Self::Last,
@@ -32,24 +32,24 @@ impl Heartbeat {
     }
 }
 
-/// What is known of each rank.
+/// The known state of each rank.
 #[derive(Debug)]
 pub(super) struct Liveness {
     start: Instant,
-    /// A rank silent for longer counts as silent.
+    /// Silence beyond this counts.
     pub limit: Duration,
-    /// When its last heartbeat came, in milliseconds since the start.
+    /// Time of the last heartbeat, in milliseconds since the start.
     last: Vec<AtomicU64>,
-    /// That was too long ago when this process last checked: a process that was stopped itself does not know what came
-    /// meanwhile.
+    /// Whether that was too long ago when this process last checked; a process that was itself suspended does not know
+    /// what arrived meanwhile.
     silent: Vec<AtomicBool>,
-    /// It has done all its work.
+    /// Whether it has done all its work.
     done: Vec<AtomicBool>,
-    /// It has said that it does not go on.
+    /// Whether it has announced that it cannot continue.
     gone: Vec<AtomicBool>,
-    /// It has said that not all of its group will come to the end of the job.
+    /// Whether it has announced that not all of its group will reach the end of the job.
     incomplete: Vec<AtomicBool>,
-    /// It is to hear that nobody waits for it any more.
+    /// Whether it must be informed that no rank waits for it any more.
     dismissed: Vec<AtomicBool>,
 }
 
@@ -72,7 +72,7 @@ impl Liveness {
         u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A heartbeat of a rank has just come.
+    /// Records a heartbeat of a rank.
     pub fn note(&self, rank: usize, heartbeat: Heartbeat) {
         self.last[rank].store(self.now(), Ordering::Relaxed);
         self.silent[rank].store(false, Ordering::Relaxed);
@@ -88,7 +88,7 @@ impl Liveness {
         flag[rank].store(true, Ordering::Relaxed);
     }
 
-    /// Finds out who of these is silent.
+    /// Checks which of these ranks are silent.
     pub fn note_silence(&self, ranks: impl Iterator<Item = usize>) {
         for rank in ranks {
             let silent =
@@ -97,40 +97,40 @@ impl Liveness {
         }
     }
 
-    /// How long ago the last heartbeat of a rank came.
+    /// Time since the last heartbeat of a rank.
     pub fn silence(&self, rank: usize) -> Duration {
         let last = self.last[rank].load(Ordering::Relaxed);
         Duration::from_millis(self.now().saturating_sub(last))
     }
 
-    /// Whether that was longer than the limit when this process last checked, and the rank still has work to do.
+    /// Whether that exceeded the limit when this process last checked, and the rank still has work to do.
     pub fn is_silent(&self, rank: usize) -> bool {
         self.silent[rank].load(Ordering::Relaxed)
     }
 
-    /// Whether a rank has said that it does not go on.
+    /// Whether a rank has announced that it cannot continue.
     pub fn is_gone(&self, rank: usize) -> bool {
         self.gone[rank].load(Ordering::Relaxed)
     }
 
-    /// Whether a rank still receives heartbeats, as far as is known.
+    /// Whether a rank is believed to still receive heartbeats.
     pub fn listens(&self, rank: usize) -> bool {
         let done = self.done[rank].load(Ordering::Relaxed);
         !(done || self.is_silent(rank) || self.is_gone(rank))
     }
 
-    /// Whether a rank, or one of its group, will not come to the end of the job, as far as is known.
+    /// Whether a rank, or one of its group, is known not to reach the end of the job.
     pub fn is_missing(&self, rank: usize) -> bool {
         let incomplete = self.incomplete[rank].load(Ordering::Relaxed);
         incomplete || self.is_silent(rank) && !self.is_gone(rank)
     }
 
-    /// Nobody waits for a rank any more.
+    /// Marks a rank as no longer waited for.
     pub fn dismiss(&self, rank: usize) {
         self.dismissed[rank].store(true, Ordering::Relaxed);
     }
 
-    /// Whether a rank must still be told so; true only once.
+    /// Whether a rank must still be informed of its dismissal; true only once.
     pub fn take_dismissal(&self, rank: usize) -> bool {
         self.dismissed[rank].swap(false, Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! A server's mail: with the other servers, and with the leaders of groups, who may go at any moment.
+//! A server's messages: to the other servers, and to group leaders, which may disappear at any time.
 
 use super::LOOK;
 use super::heartbeats::Heartbeats;
@@ -7,38 +7,39 @@ use crate::comm::{Arrival, Communicator, Payload};
 use crate::error::Result;
 use std::time::{Duration, Instant};
 
-/// A group that shows that it lives is waited for this many times longer than one that may be gone.
+/// Factor on the time limit for a group that is known to be alive.
 const LIVING_WAIT: u32 = 10;
 
-/// How a server reaches others.
+/// A server's connections to others.
 pub(super) struct Mail {
-    /// To the other servers, then to the leaders of all groups.
+    /// Communicator of the servers, followed by the leaders of all groups.
     pub between: Box<dyn Communicator>,
     pub layout: Layout,
     /// A group that sends nothing for this long is given up.
     pub limit: Duration,
-    /// Exchanges heartbeats with the leaders. The last field, as in `Link`: ranks free what they share in the same order.
+    /// Heartbeats with the leaders. Last field, as in `Link`: ranks must free shared resources in the same order.
     pub heartbeats: Heartbeats,
 }
 
 impl Mail {
-    /// A group's leader among the ranks of [`Self::between`].
+    /// The rank of a group's leader in [`Self::between`].
     pub fn leader_between(&self, group: usize) -> usize {
         self.layout.servers + group
     }
 
-    /// Whether a group's leader has shown no sign of life for longer than the recipe allows, or has said its last word.
+    /// Whether a group's leader has been silent for longer than the recipe allows, or has sent its last message.
     pub fn is_silent(&self, group: usize) -> bool {
         self.heartbeats.is_silent(self.layout.leader(group))
     }
 
-    /// Whether a group that has been at its work since then is still waited for: not for ever even if it is alive,
-    /// since its process may live while its work hangs.
+    /// Whether to keep waiting for a group that has been working since then. The wait is limited even if the group is
+    /// alive, since its process may live while its work hangs.
     pub fn waits_for(&self, group: usize, since: Instant) -> bool {
         !self.is_silent(group) && since.elapsed() <= self.limit.saturating_mul(LIVING_WAIT)
     }
 
-    /// Receives from a group; returns whether it was there. Nothing that moves within the limit counts as gone.
+    /// Receives from a group; returns false if it is gone. A message that makes progress within the limit does not
+    /// count as gone.
     pub fn take(&mut self, group: usize, bytes: &mut [u8]) -> Result<bool> {
         let (from, leader) = (self.leader_between(group), self.layout.leader(group));
         let (limit, heartbeats) = (self.limit, &self.heartbeats);
@@ -56,14 +57,14 @@ impl Mail {
         }
     }
 
-    /// A whole message of a group, if it comes.
+    /// Receives a whole message of a group, if it arrives.
     pub fn take_bytes(&mut self, group: usize, bytes: u64) -> Result<Option<Vec<u8>>> {
         let mut found = vec![0; bytes as usize];
         let came = self.take(group, &mut found)?;
         Ok(came.then_some(found))
     }
 
-    /// Sends to a group; returns the payload if the group was there.
+    /// Sends to a group; returns the payload if the group was reached.
     pub fn send(&mut self, group: usize, payload: Payload) -> Result<Option<Payload>> {
         let (to, leader) = (self.leader_between(group), self.layout.leader(group));
         let there = || !self.heartbeats.is_silent(leader);
@@ -73,13 +74,13 @@ impl Mail {
         Ok(self.between.send_while(to, payload, &there)?)
     }
 
-    /// Sends bytes to a group; returns whether it was there.
+    /// Sends bytes to a group; returns whether it was reached.
     pub fn say(&mut self, group: usize, bytes: &[u8]) -> Result<bool> {
         let sent = self.send(group, Payload::Bytes(bytes.to_vec()))?;
         Ok(sent.is_some())
     }
 
-    /// Asks another server for something.
+    /// Sends a command to another server.
     pub fn send_command(&mut self, other: usize, command: u64, bytes: &[u8]) -> Result<()> {
         let head = [command, bytes.len() as u64];
         self.between.send(other, bytemuck::cast_slice(&head))?;
@@ -87,7 +88,7 @@ impl Mail {
         Ok(())
     }
 
-    /// What the first server asks for.
+    /// Receives a command of the first server.
     pub fn receive_command(&mut self) -> Result<(u64, Vec<u8>)> {
         let mut head = [0u64; 2];
         (self.between).receive(0, bytemuck::cast_slice_mut(&mut head))?;

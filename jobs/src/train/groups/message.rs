@@ -1,55 +1,56 @@
-//! What groups and servers say to each other.
+//! Messages between groups and servers.
 //!
-//! A leader sends a [`Request`] to every server, in the order of servers, and takes their [`Reply`]s as they arrive; a
-//! server answers one request before it receives the next. So nobody ever waits in a circle, however small the buffers
-//! of the library are: a rank that sends to a server waits only for servers that come after it.
+//! A leader sends a [`Request`] to every server, in the order of servers, and accepts their [`Reply`]s as they arrive;
+//! a server answers one request before it receives the next. This cannot deadlock, however small the library's buffers
+//! are: a rank that sends to a server waits only for servers that come after it.
 
 use bytemuck::{Pod, Zeroable};
 
-/// What a leader wants.
+/// The kind of a leader's request.
 pub(super) mod kind {
-    /// A gradient of the server's part follows and, to the first server, batch statistics.
+    /// Followed by a gradient of the server's part and, to the first server, batch statistics.
     pub const UPDATE: u64 = 1;
-    /// A step had no finite gradient.
+    /// A step without a finite gradient.
     pub const SKIP: u64 = 2;
-    /// The group leaves the run; to the first server the seconds of the group's ranks follow. `step` is the number of
-    /// missing values that they met.
+    /// The group leaves the run. To the first server, followed by the times of the group's ranks. `step` is the number
+    /// of missing values that they met.
     pub const LEAVE: u64 = 3;
-    /// To the first server: the scores that it asked for follow as JSON and, if there are scores, all parameters and
+    /// To the first server: followed by the requested scores as JSON and, if there are scores, all parameters and
     /// running statistics.
     pub const SCORES: u64 = 4;
 }
 
 /// Commands of the first server to another one.
 pub(super) mod command {
-    /// Send your part once you have done these numbers of steps of each group; in turns, as it was just then.
+    /// Send your part once you have done these numbers of steps of each group; in round-robin order, the part as it was
+    /// then.
     pub const PART: u64 = 1;
     /// The run is over.
     pub const END: u64 = 2;
-    /// In turns: keep your part after this number of steps of the run: you will be asked for it.
+    /// In round-robin order: keep your part after this number of steps of the run, for a later request.
     pub const CUT: u64 = 3;
 }
 
 /// No step.
 const NONE: u64 = u64::MAX;
 
-/// The beginning of what a leader sends.
+/// Header of a leader's message.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Request {
     pub kind: u64,
-    /// The step that it is of.
+    /// The step that it belongs to.
     pub step: u64,
-    /// Updates that the parameters had seen when they were read from this server.
+    /// Version of the parameters read from this server.
     pub version: u64,
     pub loss: f64,
     pub norm: f64,
     pub rate: f32,
-    /// What the gradient is to be multiplied by, clipping included.
+    /// Factor to apply to the gradient, including clipping.
     pub scale: f32,
-    /// The group was told to stop.
+    /// Whether the group was asked to stop.
     pub stop: u64,
-    /// Length of the data that follow, where the receiver cannot know it.
+    /// Length of the data that follow, if the receiver cannot know it.
     pub bytes: u64,
 }
 
@@ -63,7 +64,7 @@ impl Request {
     }
 }
 
-/// What a group is to do next.
+/// What a group must do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Orders {
@@ -73,7 +74,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// These steps, at most two, after those that it has.
+    /// Do these steps, at most two, after those already assigned.
     pub fn steps(steps: impl IntoIterator<Item = u64>) -> Self {
         let mut orders = Self {
             steps: [NONE; 2],
@@ -85,7 +86,7 @@ impl Orders {
         orders
     }
 
-    /// The same orders, but after a validation.
+    /// The same orders, preceded by a validation.
     pub fn validating(self, validate: bool) -> Self {
         Self {
             validate: u64::from(validate),
@@ -93,7 +94,7 @@ impl Orders {
         }
     }
 
-    /// The same orders or, with `stop`, the order to do nothing any more.
+    /// The same orders or, with `stop`, the order to stop.
     pub fn stopping(self, stop: bool) -> Self {
         Self {
             stop: u64::from(stop),
@@ -114,14 +115,14 @@ impl Orders {
     }
 }
 
-/// The beginning of what a server sends.
+/// Header of a server's message.
 #[derive(Debug, Clone, Copy, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub(super) struct Reply {
-    /// Updates that its parameters have seen.
+    /// Version of its parameters.
     pub version: u64,
     pub orders: Orders,
-    /// Length of the data that follow, where the receiver cannot know it.
+    /// Length of the data that follow, if the receiver cannot know it.
     pub bytes: u64,
 }
 

@@ -1,25 +1,24 @@
 //! Hybrid training: groups of ranks that do not wait for each other, and servers that hold the parameters.
 //!
-//! Inside a group gradients are averaged as in synchronous training ([`super::step`] is the same code). Then its leader
-//! sends each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of arrival,
-//! and the fresh parameters go back and through the group (`link`). The parameters that a gradient is of are by then a
-//! few updates old: its staleness, which is counted. The first server gives out the steps of the run (`ledger`), so
-//! that a slow group does fewer and a lost group's go to the others, and writes the run's files (`coordinator`).
+//! Inside a group, gradients are averaged as in synchronous training ([`super::step`] is the same code). Then its
+//! leader sends each layer's gradient to the server that holds the layer (`plan`), the server applies it in order of
+//! arrival, and fresh parameters are returned and distributed in the group (`link`). Meanwhile the parameters that a
+//! gradient was computed from are a few updates old: this staleness is recorded. The first server assigns the steps of
+//! the run (`ledger`), so that a slow group does fewer and a lost group's steps go to the others, and writes the run's
+//! files (`coordinator`).
 //!
-//! A step here is a step of one group: `training.steps` of them are shared by all groups, and the schedule of the
-//! learning rate counts them. With one group this is synchronous training with the optimiser in another rank, and gives
-//! the same bits.
+//! A step here is a step of one group: all groups share `training.steps` of them, and the learning rate schedule counts
+//! them. With one group this is synchronous training with the optimiser on another rank, and gives the same bits.
 //!
 //! # Source
 //! Kurth et al. 2017 (arXiv:1708.05256), section III-E: synchronous groups, one parameter server for each layer.
 //!
-//! In turns (`turns`) a run is a function of its start, and a checkpoint keeps where every group stood (`standing`), so
-//! that it goes on with the same bits.
+//! In round-robin order (`turns`) a run is a deterministic function of its start, and a checkpoint stores the state of
+//! every group (`standing`), so that it resumes with the same bits.
 //!
 //! # Not done
-//! Gradients leave after the backward pass, not during it. Checkpoints are written by the first server, for which
-//! groups wait. Where the loss is scaled dynamically, every group scales its own, and scales begin anew when a run goes
-//! on.
+//! Gradients are sent after the backward pass, not during it. Groups wait while the first server writes checkpoints.
+//! With dynamic loss scaling every group has its own scale, which starts anew when a run resumes.
 
 mod coordinator;
 mod earlier_parts;
@@ -68,10 +67,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-/// How often a waiting rank checks whether it was told to stop.
+/// Interval at which a waiting rank checks for a stop request.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is trained, where it goes, and when it ends early.
+/// What is trained, its output folder, and its stop flag.
 #[derive(Clone, Copy)]
 pub(super) struct Job<'a> {
     pub recipe: &'a Recipe,
@@ -95,7 +94,7 @@ pub(super) fn train(
     let layout = Layout::of(world.size(), groups, recipe.distributed.servers);
     let layout = layout.map_err(JobError::recipe)?;
     let role = layout.role(world.rank());
-    // A server plans steps and samples as the first rank of a group does.
+    // A server plans steps and samples like the first rank of a group.
     let rank = match role {
         Role::Server(_) => 0,
         Role::Worker { rank, .. } => rank,
@@ -122,19 +121,19 @@ pub(super) fn train(
     }
 }
 
-/// The role of a rank, and what it needs for it.
+/// The role of a rank and its resources.
 struct Assignment<'a> {
     job: Job<'a>,
     layout: Layout,
     role: Role,
     place: Place,
     comms: Communicators,
-    /// What each server holds.
+    /// The ranges of parameters that each server holds.
     slices: Vec<Vec<Range<usize>>>,
 }
 
 impl Assignment<'_> {
-    /// Serves a part of the parameters to the groups, to the end of the run.
+    /// Serves a part of the parameters to the groups until the end of the run.
     fn serve_groups(
         self,
         index: usize,
@@ -170,7 +169,7 @@ impl Assignment<'_> {
         serve(server, job, progress)
     }
 
-    /// Computes gradients in a group, until there are no more steps.
+    /// Computes gradients in a group until there are no more steps.
     fn work_in_group(
         self,
         own_group: usize,
@@ -196,7 +195,7 @@ impl Assignment<'_> {
             optimiser: recipe.optimiser.clone(),
             heartbeats: Heartbeats::default(),
         };
-        // If there is another group, servers can go on without this one.
+        // If there is another group, servers can continue without this one.
         let (orders, inbox) = channel();
         let dispensable = layout.groups > 1 && comms.heartbeats.is_some();
         let on_stall = world.on_stall_shared();
@@ -225,7 +224,7 @@ impl Assignment<'_> {
             start_heartbeats(comms.heartbeats, peers, recipe, (orders, inbox), on_stall)?;
         let report = worker::work(run, &mut team, job.folder, job.stop);
         world.control().on_stall(None);
-        // A rank that is done waits for those that still score the last state.
+        // A finished rank waits for those that are still scoring the last state.
         world.limit_waits(Duration::MAX);
         match dispensable {
             true => or_gives_up(report, team),
@@ -234,8 +233,8 @@ impl Assignment<'_> {
     }
 }
 
-/// The end of a rank's work in a group that others can do without: after an error of its own this rank gives up, and
-/// the other groups go on.
+/// Ends a rank's work in a dispensable group: after an error of its own this rank gives up, and the other groups
+/// continue.
 fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainReport> {
     match report {
         Err(error) if is_of_this_rank(&error) && team.link()?.heartbeats.give_up() => {
@@ -249,15 +248,15 @@ fn or_gives_up(report: Result<TrainReport>, mut team: Team) -> Result<TrainRepor
 
 /// The communicators of this rank.
 struct Communicators {
-    /// The ranks that exchange parameters: servers first, then leaders.
+    /// Communicator for exchanging parameters: servers first, then leaders.
     between: Option<Box<dyn Communicator>>,
-    /// All ranks once more, for heartbeats, where one rank can fall silent alone.
+    /// Communicator of all ranks for heartbeats, if ranks can fall silent individually.
     heartbeats: Option<Box<dyn Communicator>>,
-    /// The ranks of this rank's group.
+    /// Communicator of this rank's group.
     group: Option<Box<dyn Communicator>>,
 }
 
-/// Splits the ranks of `world` by what they do; all of them call it.
+/// Splits the ranks of `world` by role; all of them call it.
 fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Communicators> {
     let place = world.rank();
     let control = world.control();
@@ -282,7 +281,7 @@ fn split(world: &mut Team, layout: Layout, role: Role) -> Result<Communicators> 
     })
 }
 
-/// Starts the heartbeats of this rank, where there is a communicator for them.
+/// Starts the heartbeats of this rank, if there is a communicator for them.
 fn start_heartbeats(
     comm: Option<Box<dyn Communicator>>,
     peers: Vec<(usize, Peer)>,
@@ -297,7 +296,7 @@ fn start_heartbeats(
     )
 }
 
-/// A callback for stalls in a rank that has waited too long for its group: it gives up, and the job goes on without the
+/// A stall callback for a rank that has waited too long for its group: it gives up, and the job continues without the
 /// group.
 fn give_up_on_stall(
     rank: usize,
@@ -310,8 +309,8 @@ fn give_up_on_stall(
     }
 }
 
-/// Whether an error is this rank's own, so that others may go on without it: not where ranks cannot communicate or hold
-/// different parameters.
+/// Whether an error concerns only this rank, so that others may continue without it; false if ranks cannot communicate
+/// or hold different parameters.
 fn is_of_this_rank(error: &JobError) -> bool {
     !matches!(
         error,
@@ -323,7 +322,7 @@ fn nobody() -> JobError {
     CommError::Layout("a rank without others cannot be one of a group: this is a bug".into()).into()
 }
 
-/// Serves as the coordinator on the first rank, which has the run's folder, and as a mere server on the others.
+/// Serves as the coordinator on the first rank, which has the run's folder, and as an ordinary server on the others.
 fn serve(
     mut server: Server<'_>,
     job: Job<'_>,

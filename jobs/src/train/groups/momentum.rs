@@ -1,10 +1,10 @@
-//! The momentum of the servers' optimiser: less than the recipe's, because asynchronous groups act like momentum.
+//! The momentum of the servers' optimiser: less than the recipe's, because asynchrony acts like momentum.
 
 use crate::recipe::{Momentum, MomentumRule};
 use squall_model::optim::{OptimizerConfig, Rule};
 
-/// The momentum that groups give to each other: with G of them, each update carries a gradient that others have moved
-/// on from, and parameters move on average as if SGD had momentum 1 - 1 / G.
+/// The implicit momentum of asynchrony. With G groups, each update carries a gradient of older parameters, and on
+/// average parameters move as if SGD had momentum 1 - 1 / G.
 ///
 /// # Source
 /// Mitliagkas et al. 2016 (arXiv:1605.09774), theorem 3 (queues of equal workers); Hadjis et al. 2016
@@ -13,24 +13,24 @@ pub fn implicit(groups: usize) -> f64 {
     1.0 - 1.0 / groups.max(1) as f64
 }
 
-/// The momentum to set so that it and the [`implicit`] one add up to `total`; 0 where there is too much of that
-/// already, which says that fewer groups would need fewer steps.
+/// The explicit momentum that adds up to `total` with the [`implicit`] one; 0 if the implicit one is already larger, in
+/// which case fewer groups would need fewer steps.
 ///
 /// # Source
-/// Hadjis et al. 2016 (arXiv:1606.04487): explicit and implicit momentum add up, and the best sum does not depend on
+/// Hadjis et al. 2016 (arXiv:1606.04487): explicit and implicit momentum add up, and the optimal sum does not depend on
 /// the number of groups.
 pub fn explicit(total: f32, groups: usize) -> f32 {
     (f64::from(total) - implicit(groups)).max(0.0) as f32
 }
 
-/// How servers change parameters, and what they multiply the rate of a group by.
+/// The servers' optimiser, and the factor on the learning rate of a group.
 ///
-/// It is the optimiser of the recipe with another momentum (SGD) or beta1 (Adam, AdamW, LAMB); the theory is of SGD.
-/// With momentum m a gradient moves SGD's parameters by rate / (1 - m) in the long run: where the rule takes momentum
-/// away, the rate grows so that a gradient goes as far as in training in step. Adam's and LAMB's averages are of the
-/// same length with any beta1.
+/// It is the recipe's optimiser with another momentum (SGD) or beta1 (Adam, AdamW, LAMB); the theory covers SGD. With
+/// momentum m a gradient eventually moves SGD's parameters by rate / (1 - m): if the rule reduces momentum, the rate
+/// grows so that a gradient has the same total effect as in synchronous training. The averages of Adam and LAMB have
+/// the same length for any beta1.
 ///
-/// Gradients come to servers clipped, because only a group knows the norm of all of them.
+/// Gradients arrive at servers already clipped, because only a group knows the norm of its whole gradient.
 pub fn of_servers(
     config: &OptimizerConfig,
     momentum: Option<Momentum>,

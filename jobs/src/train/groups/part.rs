@@ -1,4 +1,4 @@
-//! The parameters that one server holds, with what changes them.
+//! The parameters held by one server, with their optimiser.
 
 use super::plan;
 use crate::error::Result;
@@ -13,14 +13,14 @@ pub(super) struct Part {
     parameters: Parameters,
     gradients: Gradients,
     optimizer: Optimizer,
-    /// What the rate of a group is multiplied by.
+    /// Factor on the learning rate of a group.
     faster: f32,
-    /// The buffer in which the parameters are sent, while it is not under way.
+    /// The buffer in which parameters are sent, while not in flight.
     place: Vec<f32>,
 }
 
 impl Part {
-    /// What lies in these ranges, with the state that `optimizer` has of it; changed as
+    /// The parameters in these ranges with their state in `optimizer`, modified as
     /// [`of_servers`](super::momentum::of_servers) says.
     pub fn of(
         parameters: &Parameters,
@@ -45,12 +45,12 @@ impl Part {
         })
     }
 
-    /// The place for the gradient of an update.
+    /// The destination for the gradient of an update.
     pub fn gradient_mut(&mut self) -> &mut [f32] {
         self.gradients.as_mut_slice()
     }
 
-    /// Changes the parameters by the gradient.
+    /// Updates the parameters with the gradient.
     pub fn learn(&mut self, rate: f32, scale: f32) -> Result<()> {
         let update = Update {
             gradient_scale: scale,
@@ -66,7 +66,7 @@ impl Part {
         Ok(())
     }
 
-    /// The parameters, one after the other, in memory that is used again if it comes back.
+    /// The concatenated parameters, in a reusable buffer.
     pub fn take_values(&mut self) -> Result<Vec<f32>> {
         let mut values = std::mem::take(&mut self.place);
         self.parameters.update_all(|new| {
@@ -76,12 +76,12 @@ impl Part {
         Ok(values)
     }
 
-    /// Takes that memory back.
+    /// Returns that buffer for reuse.
     pub fn give_back(&mut self, values: Vec<f32>) {
         self.place = values;
     }
 
-    /// Puts parameters and the optimiser's state into a file.
+    /// Stores parameters and optimiser state in a file.
     pub fn save_into(&self, file: &mut ModelFile) -> Result<()> {
         file.tensors.extend(self.parameters.to_named()?);
         self.optimizer.save_into(file)?;

@@ -1,21 +1,21 @@
-//! Which rank does what, and which server holds which layers: functions of a few numbers.
+//! The roles of ranks, and the layers of each server: pure functions of a few numbers.
 
 use crate::recipe::ranks_per_group;
 use squall_model::Parameters;
 use std::ops::Range;
 
-/// How ranks are split: servers first, then groups of consecutive ranks.
+/// The division of ranks: servers first, then groups of consecutive ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     /// Groups that train asynchronously.
     pub groups: usize,
     /// Ranks that hold parameters.
     pub servers: usize,
-    /// Ranks of a group.
+    /// Ranks per group.
     pub ranks_per_group: usize,
 }
 
-/// What a rank does.
+/// The role of a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// It holds a part of the parameters; the first server also writes the run's files.
@@ -30,10 +30,10 @@ pub enum Role {
 }
 
 impl Layout {
-    /// The layout of a world of this many ranks.
+    /// The layout of this many ranks.
     ///
     /// # Errors
-    /// Key, expected and found, if the ranks that compute are none or do not divide evenly.
+    /// Key, expected and found, if no ranks are left to compute or they do not divide evenly.
     pub fn of(world: usize, groups: usize, servers: usize) -> Result<Self, String> {
         Ok(Self {
             groups,
@@ -47,7 +47,7 @@ impl Layout {
         self.servers + group * self.ranks_per_group
     }
 
-    /// What a rank of the world does.
+    /// The role of a rank of the world.
     pub fn role(&self, rank: usize) -> Role {
         match rank.checked_sub(self.servers) {
             None => Role::Server(rank),
@@ -59,8 +59,8 @@ impl Layout {
     }
 }
 
-/// The places of a network's layers in the flat order of its parameters: tensors whose names differ after the last dot
-/// only, such as kernel and bias, are one layer.
+/// The ranges of a network's layers in the flat order of its parameters: tensors whose names differ only after the last
+/// dot, such as kernel and bias, form one layer.
 pub fn layers(parameters: &Parameters) -> Vec<Range<usize>> {
     let layer = |name: &str| name.rsplit_once('.').map_or(name, |(layer, _)| layer).len();
     let mut found: Vec<Range<usize>> = Vec::new();
@@ -76,8 +76,8 @@ pub fn layers(parameters: &Parameters) -> Vec<Range<usize>> {
     found
 }
 
-/// What each server holds: whole layers, dealt largest first to whoever has least, so that all have about as many
-/// values. Neighbouring layers of a server are one range.
+/// Assigns whole layers to servers, largest first to the one with the fewest values, so that all have about equally
+/// many. Adjacent layers of a server form one range.
 ///
 /// # Errors
 /// Key, expected and found, if there are more servers than layers.
@@ -101,7 +101,7 @@ pub fn deal(layers: &[Range<usize>], servers: usize) -> Result<Vec<Vec<Range<usi
     Ok(dealt.into_iter().map(merged).collect())
 }
 
-/// Places in order, neighbours joined.
+/// Sorted ranges, with adjacent ones merged.
 fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     ranges.sort_by_key(|range| range.start);
     let mut joined: Vec<Range<usize>> = Vec::new();
@@ -114,14 +114,14 @@ fn merged(mut ranges: Vec<Range<usize>>) -> Vec<Range<usize>> {
     joined
 }
 
-/// Copies what lies in these ranges to the end of `into`.
+/// Appends the values in these ranges to `into`.
 pub(super) fn gather(ranges: &[Range<usize>], from: &[f32], into: &mut Vec<f32>) {
     ranges
         .iter()
         .for_each(|range| into.extend_from_slice(&from[range.clone()]));
 }
 
-/// Copies values one after the other to where these ranges lie.
+/// Distributes consecutive values to these ranges.
 pub(super) fn scatter(ranges: &[Range<usize>], from: &[f32], into: &mut [f32]) {
     let mut left = from;
     for range in ranges {
@@ -131,7 +131,7 @@ pub(super) fn scatter(ranges: &[Range<usize>], from: &[f32], into: &mut [f32]) {
     }
 }
 
-/// Values in these ranges.
+/// Number of values in these ranges.
 pub(super) fn count(ranges: &[Range<usize>]) -> usize {
     ranges.iter().map(Range::len).sum()
 }

@@ -1,4 +1,4 @@
-//! A server: it takes gradients, changes what it holds, and gives it back.
+//! A server: receives gradients, updates its part of the parameters, and returns it.
 
 use super::LOOK;
 use super::earlier_parts::EarlierParts;
@@ -21,32 +21,33 @@ use std::ops::Range;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The fact in which a server tells what it has counted.
+/// Name of the fact with a server's counters.
 pub(super) const COUNTED: &str = "server";
 
-/// What the file of a server's part is called in messages.
+/// Name of a server's part in error messages.
 pub(super) const PART: &str = "a server's part";
 
 /// A parameter server.
 pub(super) struct Server<'a> {
     pub run: Run<'a>,
     pub part: Part,
-    /// What each server holds.
+    /// The ranges of parameters that each server holds.
     pub slices: Vec<Vec<Range<usize>>>,
     pub turns: Turns,
-    /// In turns: what each group has read last.
+    /// In round-robin order: what each group read last.
     views: Option<Views>,
-    /// In turns: where groups stood when the run was left.
+    /// In round-robin order: the state of the groups when the run was interrupted.
     pub standing: Option<Standing>,
-    /// In turns, but not of the first server: what it held, for the first one to ask for.
+    /// In round-robin order, except on the first server: earlier states of its part, which the first server may
+    /// request.
     earlier_parts: EarlierParts,
-    /// Steps of the run after which it will be asked for that, besides those of regular checkpoints.
+    /// Steps of the run after which the first server will request a state, besides those of regular checkpoints.
     cuts: BTreeSet<u64>,
-    /// Steps of the run before it was made.
+    /// Steps of the run before this server started.
     done_before: u64,
-    /// Updates since it was made.
+    /// Updates since this server started.
     version: u64,
-    /// Steps of each group since then, skipped ones included.
+    /// Steps of each group since then, including skipped ones.
     pub steps_of: Vec<u64>,
     pub staleness: StalenessSummary,
     /// Batch statistics of the last update, on the first server.
@@ -58,7 +59,7 @@ pub(super) struct Server<'a> {
 /// What a server received.
 #[derive(Debug)]
 pub(super) enum ServerEvent {
-    /// A gradient, which is applied; the group waits for the answer.
+    /// A gradient, which has been applied; the group waits for the answer.
     Update {
         group: usize,
         request: Request,
@@ -128,17 +129,17 @@ impl<'a> Server<'a> {
         self.mail.between.rank() == 0
     }
 
-    /// Waits a moment for the next event.
+    /// Waits briefly for the next event.
     pub fn next(&mut self) -> Result<ServerEvent> {
         let groups = self.turns.listened();
         let leaders = groups.iter().map(|&g| self.mail.leader_between(g));
         let mut from: Vec<usize> = leaders.collect();
         if !self.is_first() {
-            // The first server comes first, so that its messages are not starved by busy groups.
+            // The first server comes first, so that busy groups cannot starve its messages.
             from.insert(0, 0);
         }
-        // Messages that a group sent before it was lost still count. In turns a silent group is only passed over,
-        // because it may come back.
+        // Messages that a group sent before it was lost still count. In round-robin order a silent group is only
+        // skipped, because it may come back.
         let in_turns = self.run.recipe.distributed.order == Order::RoundRobin;
         let gone = |group: &&usize| match in_turns {
             true => self
@@ -171,14 +172,14 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Waits a moment for a message of one of these ranks of [`Mail::between`].
+    /// Waits briefly for a message of one of these ranks of [`Mail::between`].
     pub fn wait(&mut self, from: &[usize]) -> Result<Arrival> {
         let arrival = self.mail.between.wait_any(from, LOOK)?;
         self.last_message.look(Instant::now());
         Ok(arrival)
     }
 
-    /// The event that a group is lost; the others go on without it.
+    /// Returns the event that a group is lost; the others continue without it.
     pub fn loses(&mut self, group: usize) -> ServerEvent {
         if self.is_first() {
             tracing::warn!("group {group} is lost: the others go on without it");
@@ -188,7 +189,7 @@ impl<'a> Server<'a> {
         ServerEvent::Lost(group)
     }
 
-    /// Whether a group that has sent nothing for long still sends heartbeats, and is waited for.
+    /// Whether a group that has sent nothing for long still sends heartbeats, so that waiting continues.
     pub fn is_slow_but_alive(&self, group: usize) -> bool {
         self.mail.heartbeats.are_sent() && self.mail.waits_for(group, self.last_message.since())
     }
@@ -245,7 +246,7 @@ impl<'a> Server<'a> {
         })
     }
 
-    /// Receives a gradient and, on the first server, batch statistics; returns whether the group was there.
+    /// Receives a gradient and, on the first server, batch statistics; returns false if the group is gone.
     fn take_gradient(&mut self, group: usize) -> Result<bool> {
         let gradient = bytemuck::cast_slice_mut(self.part.gradient_mut());
         let came = self.mail.take(group, gradient)?;
@@ -256,7 +257,7 @@ impl<'a> Server<'a> {
         self.mail.take(group, statistics)
     }
 
-    /// Answers a group, with the parameters if it has sent a gradient; gives whether it was there.
+    /// Answers a group, with the parameters if it has sent a gradient; returns false if the group is gone.
     pub fn answer(&mut self, group: usize, orders: Orders, values: bool) -> Result<bool> {
         let reply = Reply {
             version: self.version,
@@ -285,7 +286,7 @@ impl<'a> Server<'a> {
         Ok(there)
     }
 
-    /// Running statistics of the first server's network, into which those of groups are blended.
+    /// Running statistics of the first server's network, blended with those of the groups.
     pub fn running_statistics(&self) -> Vec<f32> {
         let buffers = self.run.learner.network.parameters().buffers().iter();
         buffers.flat_map(|b| b.values.iter().copied()).collect()
@@ -309,7 +310,7 @@ impl<'a> Server<'a> {
         Ok(file)
     }
 
-    /// Keeps what it holds if the first server, which may be some steps behind, will ask for that.
+    /// Stores the current state if the first server, which may be some steps behind, will request it.
     fn keep(&mut self) -> Result<()> {
         let done = self.done();
         let usual = done.is_multiple_of(self.run.checkpoint_every);
@@ -320,7 +321,7 @@ impl<'a> Server<'a> {
         Ok(())
     }
 
-    /// Steps of the run that it has seen done.
+    /// Steps of the run that this server has seen done.
     fn done(&self) -> u64 {
         self.done_before + self.steps_of.iter().sum::<u64>()
     }
@@ -371,7 +372,7 @@ impl<'a> Server<'a> {
         }
     }
 
-    /// Whether it has done so many steps of each group; what was under way from a group that is lost will not come.
+    /// Whether these numbers of steps of each group are done; steps in progress of a lost group will not arrive.
     fn has_done(&self, counts: &[u64]) -> bool {
         let mut all = self.steps_of.iter().zip(counts).enumerate();
         all.all(|(group, (mine, wanted))| mine >= wanted || self.turns.is_lost(group))

@@ -1,20 +1,20 @@
-//! How old parameters are when a gradient of them arrives.
+//! Staleness: how old parameters are when a gradient computed from them arrives.
 
 use serde::{Deserialize, Serialize};
 
-/// The last class of the histogram holds all from here on.
+/// Number of histogram bins; the last one is open-ended.
 const CLASSES: usize = 64;
 
-/// Updates of others between a group's reading of parameters and its own update, over many updates.
+/// Updates by other groups between a group's reading of parameters and its own update, over many updates.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct StalenessSummary {
-    /// Updates counted, those of every server.
+    /// Number of updates on all servers.
     pub updates: u64,
-    /// Mean over them.
+    /// Mean staleness.
     pub mean: f64,
-    /// The largest.
+    /// Maximum staleness.
     pub max: u64,
-    /// How many had 0, 1, 2, ...; the 64th class counts all that had 63 or more.
+    /// Number of updates with staleness 0, 1, 2, ...; the 64th bin counts 63 or more.
     pub histogram: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl StalenessSummary {
         self.histogram[class] += 1;
     }
 
-    /// Counts what another server has counted.
+    /// Merges the counts of another server.
     pub fn add(&mut self, other: &Self) {
         let (a, b) = (self.updates as f64, other.updates as f64);
         if a + b > 0.0 {

@@ -1,9 +1,9 @@
-//! Where every group stood when a checkpoint was taken in turns, so that a run goes on as if nothing had happened.
+//! The state of every group at a checkpoint in round-robin order, so that a run resumes as if uninterrupted.
 //!
-//! In round-robin order a run is a function of its start, but its state is more than the parameters: every group has a
-//! gradient under way that is of the parameters as they were when it last read them. A checkpoint keeps those too, with
-//! whose turn it is, who has which steps, and what was counted. In order of arrival nothing is promised, and none of
-//! this is kept.
+//! In round-robin order a run is a deterministic function of its start, but its state is more than the parameters:
+//! every group has a gradient in progress, computed from the parameters as it last read them. A checkpoint stores those
+//! parameters, too, and whose turn it is, which steps are assigned, and the counters. In order of arrival nothing is
+//! guaranteed, and none of this is stored.
 
 use super::plan::{self, Layout};
 use super::staleness::StalenessSummary;
@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-/// The fact of a checkpoint that it is kept in.
+/// Name of the fact in a checkpoint.
 const FACT: &str = "groups";
 
 /// Groups and servers between two updates.
@@ -22,13 +22,13 @@ const FACT: &str = "groups";
 pub(in crate::train) struct Standing {
     /// Whose turn is next.
     pub next: usize,
-    /// The steps that each group has.
+    /// The steps assigned to each group.
     pub held: Vec<Vec<u64>>,
-    /// Where each server stood.
+    /// The state of each server.
     pub servers: Vec<ServerStanding>,
-    /// Groups that score the network, each with the number of steps after which it is scored.
+    /// Groups that are scoring the network, each with the step that they score.
     pub validating: Vec<(usize, u64)>,
-    /// All parameters as each group read them last.
+    /// All parameters as each group last read them.
     #[serde(skip)]
     pub views: Vec<Vec<f32>>,
     /// The running statistics with which each of `validating` scores.
@@ -36,19 +36,19 @@ pub(in crate::train) struct Standing {
     pub running: Vec<Vec<f32>>,
 }
 
-/// What a server has counted.
+/// Counters of a server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub(in crate::train) struct ServerStanding {
-    /// Updates that its parameters have seen.
+    /// Version of its parameters.
     pub version: u64,
-    /// Updates that they had seen when each group read them last.
+    /// Version that each group last read.
     pub views: Vec<u64>,
-    /// How stale updates were.
+    /// Staleness of updates.
     pub staleness: StalenessSummary,
 }
 
 impl Standing {
-    /// Whether it is of groups and servers such as these.
+    /// Whether it matches this layout and number of parameters.
     pub fn fits(&self, layout: Layout, parameters: usize) -> bool {
         self.views.len() == layout.groups
             && self.held.len() == layout.groups
@@ -58,7 +58,7 @@ impl Standing {
             && self.servers.iter().all(|s| s.views.len() == layout.groups)
     }
 
-    /// Puts it into a checkpoint.
+    /// Stores it in a checkpoint.
     pub fn save_into(&self, file: &mut ModelFile, path: &Path) -> Result<()> {
         let all = [("view", &self.views), ("running", &self.running)];
         for (what, lists) in all {
@@ -72,7 +72,7 @@ impl Standing {
         Ok(())
     }
 
-    /// That of a checkpoint with these facts and tensors, if it has one.
+    /// Loads it from a checkpoint's facts and tensors, if present.
     ///
     /// # Errors
     /// [`JobError::Damaged`] if a part of it is missing; [`JobError::Model`] if a tensor cannot be read.
@@ -99,7 +99,7 @@ impl Standing {
         Ok(Some(standing))
     }
 
-    /// The running statistics that a group scores the network with, if it does.
+    /// The running statistics with which a group scores the network, if it does.
     pub fn running_of(&self, group: usize) -> Option<&[f32]> {
         let at = self.validating.iter().position(|(who, _)| *who == group)?;
         self.running.get(at).map(Vec::as_slice)
@@ -110,10 +110,10 @@ fn name(what: &str, at: usize) -> String {
     format!("groups.{what}.{at}")
 }
 
-/// What each group has read of a server's part, in turns.
+/// What each group last read of a server's part, in round-robin order.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Views {
-    /// Updates seen, and values.
+    /// Version and values.
     of: Vec<(u64, Vec<f32>)>,
 }
 
@@ -137,7 +137,7 @@ impl Views {
         Self { of: of.collect() }
     }
 
-    /// A group has read these values.
+    /// Records that a group has read these values.
     pub fn read(&mut self, group: usize, version: u64, values: &[f32]) {
         if let Some(view) = self.of.get_mut(group) {
             view.0 = version;
@@ -146,12 +146,12 @@ impl Views {
         }
     }
 
-    /// Updates that each group has seen.
+    /// The version that each group has read.
     pub fn versions(&self) -> Vec<u64> {
         self.of.iter().map(|(version, _)| *version).collect()
     }
 
-    /// Puts the values into the file of a server's part.
+    /// Stores the values in the file of a server's part.
     pub fn save_into(&self, file: &mut ModelFile) {
         for (at, (_, values)) in self.of.iter().enumerate() {
             let tensor = (vec![values.len()], values.clone());
@@ -159,7 +159,7 @@ impl Views {
         }
     }
 
-    /// Takes the values of a server's part out of its file and puts them to their places among all parameters.
+    /// Removes the values of a server's part from its file and puts them into place among all parameters.
     pub fn scatter(file: &mut ModelFile, ranges: &[Range<usize>], into: &mut [Vec<f32>]) {
         for (at, into) in into.iter_mut().enumerate() {
             if let Some((_, values)) = file.tensors.remove(&name("view", at)) {

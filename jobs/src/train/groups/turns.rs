@@ -1,26 +1,26 @@
-//! Which groups a server listens to.
+//! Decides which groups a server listens to.
 
 use crate::recipe::Order;
 
-/// Where a group is, as a server sees it.
+/// The state of a group, as seen by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Place {
     /// It trains.
     Here,
-    /// It has not come to its turn for long; nobody waits for it, but it may come back.
+    /// It has missed its turn for long; no longer waited for, but it may come back.
     Absent,
-    /// It has said goodbye and waits for the end.
+    /// It has said goodbye and waits for the end of the run.
     Left,
-    /// Nothing will come from it.
+    /// It will never send anything again.
     Lost,
 }
 
-/// Whose message is taken next.
+/// Decides whose message is taken next.
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     order: Order,
     places: Vec<Place>,
-    /// Whose turn it is, or who is preferred.
+    /// The group whose turn it is, or that is preferred.
     next: usize,
 }
 
@@ -34,14 +34,14 @@ impl Turns {
         }
     }
 
-    /// Whose turn is next, if turns count and no group has missed one.
+    /// The group whose turn is next, in round-robin order if no group has missed a turn.
     pub fn in_turns(&self) -> Option<usize> {
         let missed = |place: &Place| matches!(place, Place::Absent | Place::Lost);
         let orderly = self.order == Order::RoundRobin && !self.places.iter().any(missed);
         orderly.then_some(self.next)
     }
 
-    /// The groups whose message would be taken now, the preferred one first.
+    /// The groups whose messages would be accepted now, the preferred one first.
     pub fn listened(&self) -> Vec<usize> {
         let count = self.places.len();
         let from_next = (0..count).map(|at| (self.next + at) % count);
@@ -49,7 +49,7 @@ impl Turns {
         match self.order {
             Order::Arrival => training.collect(),
             Order::RoundRobin => {
-                // Groups that are absent may miss their turn; the first that is here may not.
+                // Absent groups may miss their turn; the first that is here may not.
                 let mut listened = Vec::new();
                 for group in training {
                     listened.push(group);
@@ -62,25 +62,25 @@ impl Turns {
         }
     }
 
-    /// A group was served; gives whether it had been absent.
+    /// Records that a group was served; returns whether it had been absent.
     pub fn served(&mut self, group: usize) -> bool {
         let was = std::mem::replace(&mut self.places[group], Place::Here);
         self.next = (group + 1) % self.places.len();
         was == Place::Absent
     }
 
-    /// A group says goodbye.
+    /// Records that a group says goodbye.
     pub fn leaves(&mut self, group: usize) {
         self.places[group] = Place::Left;
         self.next = (group + 1) % self.places.len();
     }
 
-    /// Nothing will come from a group any more.
+    /// Records that a group will never send anything again.
     pub fn loses(&mut self, group: usize) {
         self.places[group] = Place::Lost;
     }
 
-    /// Nothing has come for long: the group whose turn it is, if turns count, is waited for no more.
+    /// After a long silence in round-robin order: stops waiting for the group whose turn it is.
     pub fn gives_up(&mut self) -> Option<usize> {
         let late = match self.order {
             Order::Arrival => None,
@@ -97,7 +97,7 @@ impl Turns {
         self.places.iter().all(gone)
     }
 
-    /// Whether nothing will come from a group.
+    /// Whether a group is lost.
     pub fn is_lost(&self, group: usize) -> bool {
         self.places[group] == Place::Lost
     }

@@ -1,4 +1,4 @@
-//! The ranks of a group: they compute gradients for the steps that the first server gives them.
+//! The ranks of a group: they compute gradients for the steps assigned by the first server.
 
 use super::standing::Standing;
 use crate::error::{JobError, Result};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
-/// Works until there are no more steps; gives how the run ended.
+/// Works until there are no more steps; returns how the run ended.
 pub(super) fn work(
     mut run: Run<'_>,
     team: &mut Team,
@@ -23,7 +23,7 @@ pub(super) fn work(
     team.begin_timeline(run.recipe.training.trace_steps);
     run.learner.find_scale_anew();
     team.link()?.begin(run.learner.network.parameters())?;
-    // Dropped after `feed`, for which its threads wait.
+    // Dropped after `feed`, which its threads wait for.
     let mut loader;
     let (feed, queue) = channel();
     let backend = run.learner.network.backend();
@@ -48,7 +48,7 @@ pub(super) fn work(
         let before = Instant::now();
         let batch = loader.next().ok_or(JobError::Thread("loader"))??;
         team.timeline.note(StepPhase::Input, before);
-        // Any rank of the group may have been told; its leader tells the servers.
+        // Any rank of the group may have been asked; its leader informs the servers.
         team.ask_to_stop(stop.load(Ordering::Relaxed));
         let stopping = team.is_to_stop();
         team.link()?.note_stop(stopping);
@@ -75,7 +75,7 @@ pub(super) fn work(
     let parameters = run.learner.network.parameters_mut();
     let link = team.link()?;
     let (ending, validate) = link.leave(&all, missing[0], parameters)?;
-    // Told to stop, it leaves the last state without scores, and the run unfinished.
+    // If asked to stop, it leaves the last state unscored and the run unfinished.
     let complete = !validate || run.validate_for_servers(team, stop)?;
     team.link()?.heartbeats.end();
     let report = ending.report(folder, start, last_loss, missing[0]);
@@ -90,7 +90,7 @@ pub(super) fn work(
 }
 
 impl Run<'_> {
-    /// Takes up what this group had read when the checkpoint was taken.
+    /// Restores what this group had read when the checkpoint was taken.
     pub(super) fn stands(
         &mut self,
         standing: &Standing,
@@ -108,14 +108,14 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Tells the loader of the batch of a step.
+    /// Orders the batch of a step from the loader.
     fn order_batch(&self, step: u64, feed: &Sender<BatchPlan>) {
         let mut plans = self.samples.starting_at(step);
-        // A loader that has ended says so when it is asked.
+        // A loader that has ended reports it on the next request.
         let _ = plans.next().map(|plan| feed.send(plan));
     }
 
-    /// Scores the network as it is, for the first server; false if told to stop on the way.
+    /// Scores the current network for the first server; false if asked to stop meanwhile.
     fn validate_for_servers(&self, team: &mut Team, stop: &AtomicBool) -> Result<bool> {
         let scores = match &self.evaluator {
             Some(evaluator) => evaluator.run(&self.learner.network, stop, team)?,

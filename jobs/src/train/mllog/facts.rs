@@ -1,4 +1,4 @@
-//! What a log says before its run starts: who submits, and the numbers of recipe, data and ranks.
+//! The settings that an MLPerf log records at the start of a run: submission, recipe, data and ranks.
 //!
 //! # Source
 //! mlcommons/hpc `deepcam/src/deepCam` (`train.py`, `utils/optimizer_helpers.py`, `utils/schedulers.py`): what is written
@@ -15,7 +15,7 @@ use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 /// A key and its value.
 pub(super) type Fact = (&'static str, Value);
 
-/// Whose run it is. What nobody but the submitter knows is a word to be replaced, as in the logs of MLPerf's own
+/// Who submits the run. Values that only the submitter knows are placeholders, as in the logs of MLPerf's own
 /// implementations.
 pub(super) const SUBMISSION: [(&str, &str); 5] = [
     ("submission_benchmark", "deepcam"),
@@ -25,10 +25,10 @@ pub(super) const SUBMISSION: [(&str, &str); 5] = [
     ("submission_platform", "SUBMISSION_PLATFORM_PLACEHOLDER"),
 ];
 
-/// What a run depends on.
+/// The settings of a run.
 ///
 /// # Errors
-/// [`JobError::Recipe`] if the recipe does not fit so many ranks.
+/// [`JobError::Recipe`] if the recipe does not fit this many ranks.
 pub(super) fn of_run(recipe: &Recipe, plan: &TrainPlan, hardware: Hardware) -> Result<Vec<Fact>> {
     let distributed = &recipe.distributed;
     let ranks = distributed.step_ranks(hardware.ranks);
@@ -129,14 +129,14 @@ fn of_schedule(schedule: &Schedule, total_steps: u64) -> Vec<Fact> {
     facts
 }
 
-/// The share of the rate that MLPerf's optimiser begins with, which a warm-up then multiplies. A warm-up from 0 has a
-/// factor of 1 there, as no warm-up has.
+/// The initial warm-up factor of MLPerf's optimiser, by which the warm-up multiplies the rate. A warm-up from 0 has a
+/// factor of 1 there, and so has no warm-up.
 fn warmup_begin(schedule: &Schedule) -> f32 {
     let begins = schedule.warmup_steps > 0 && schedule.warmup_start > 0.0;
     if begins { schedule.warmup_start } else { 1.0 }
 }
 
-/// A number with no more digits than it was given with: checkers compare 1e-6 more closely than f32 holds it.
+/// Rounds to the digits that the f32 was given with: checkers compare 1e-6 to more digits than an f32 holds.
 pub(super) fn short(value: f32) -> f64 {
     value.to_string().parse().unwrap_or(f64::from(value))
 }

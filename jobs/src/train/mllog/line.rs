@@ -17,7 +17,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 const PREFIX: &str = ":::MLLOG ";
 
-/// What a line tells of: a moment, or an end of a span of time.
+/// What a line marks: a point in time, or the start or end of an interval.
 #[derive(Debug, Clone, Copy, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 enum EventType {
@@ -26,7 +26,7 @@ enum EventType {
     IntervalEnd,
 }
 
-/// One line.
+/// One line of a log.
 #[derive(Debug, Serialize)]
 pub(super) struct Line {
     namespace: &'static str,
@@ -38,19 +38,19 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// A value that is so now.
+    /// A value at the current time.
     #[track_caller]
     pub fn point(key: &'static str, value: impl Into<Value>) -> Self {
         Self::new(EventType::PointInTime, key, value.into())
     }
 
-    /// A span of time that begins now.
+    /// An interval that starts now.
     #[track_caller]
     pub fn start(key: &'static str) -> Self {
         Self::new(EventType::IntervalStart, key, Value::Null)
     }
 
-    /// A span of time that ends now.
+    /// An interval that ends now.
     #[track_caller]
     pub fn end(key: &'static str) -> Self {
         Self::new(EventType::IntervalEnd, key, Value::Null)
@@ -73,18 +73,18 @@ impl Line {
         }
     }
 
-    /// The same of another time.
+    /// Replaces the line's time.
     pub fn at(self, time_ms: u64) -> Self {
         Self { time_ms, ..self }
     }
 
-    /// The same with a value beside the usual ones.
+    /// Adds a metadata field.
     pub fn with(mut self, name: &'static str, value: impl Into<Value>) -> Self {
         self.metadata.insert(name, value.into());
         self
     }
 
-    /// The same of an epoch, which MLPerf counts from 1, after so many steps.
+    /// Adds the epoch, which MLPerf counts from 1, and the step count.
     pub fn of(self, epoch: u64, step: u64) -> Self {
         self.with("epoch_num", epoch + 1).with("step_num", step)
     }
@@ -97,8 +97,8 @@ impl Line {
     }
 }
 
-/// JSON as Python's library writes it, with a blank after commas and colons: people search logs for
-/// `"key": "run_stop"`.
+/// Formats JSON as Python's library does, with a space after commas and colons: users search logs for `"key":
+/// "run_stop"`.
 struct Spaced;
 
 impl Formatter for Spaced {
@@ -122,23 +122,23 @@ fn separate<W: ?Sized + Write>(to: &mut W, first: bool) -> io::Result<()> {
     }
 }
 
-/// A file to append lines to; each is written whole at once.
+/// A file that lines are appended to, one write per line.
 #[derive(Debug)]
 pub(super) struct Lines {
     path: PathBuf,
     file: File,
-    /// Where the line stands by which a part of the run before was stopped: the next one takes its place.
+    /// Offset of the line that ended an interrupted part of the run; the next line overwrites it.
     stopped: Option<u64>,
-    /// Whether its run has succeeded.
+    /// Whether the logged run has succeeded.
     succeeded: bool,
-    /// After how many steps its last line was written, and whether it ends an epoch; none if it tells of no step.
+    /// The step of the last line, and whether the line ends an epoch; `None` if the line has no step.
     left_after: Option<(u64, bool)>,
-    /// Whether the file ends with other text in the middle of a line.
+    /// Whether the file ends with an incomplete line of foreign text.
     unended: bool,
 }
 
 impl Lines {
-    /// Opens a file, creating it and its folder if needed; gives also whether a run has begun in it.
+    /// Opens a file, creating it and its folder if needed. Also returns whether a run has already begun in it.
     ///
     /// # Errors
     /// [`crate::JobError::Data`].
@@ -146,7 +146,7 @@ impl Lines {
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(DataError::io("create", folder))?;
         }
-        // Pipes and terminals take lines, too, and have nothing to be read.
+        // Pipes and terminals also accept lines, but cannot be read back.
         let text = match path.is_file() {
             true => fs::read_to_string(path),
             false => Ok(String::new()),
@@ -157,12 +157,12 @@ impl Lines {
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         let mut left = text.as_str();
         let rest = &text[whole..];
-        // Of a file that is no log it is somebody's text, also if it is a colon.
+        // In a file that is not a log, the last line is foreign text, even if it is only a colon.
         let is_log = whole == 0 || text.lines().any(|line| line.starts_with(PREFIX));
         let begins = !rest.is_empty() && PREFIX.starts_with(rest) && is_log;
         let is_torn = rest.starts_with(PREFIX) || begins;
         if is_torn {
-            // The process before ended while it wrote, or the disk was full.
+            // The previous process died while writing, or the disk was full.
             left = &text[..whole];
             let cut = file.set_len(whole as u64);
             cut.map_err(DataError::io("shorten", path))?;
@@ -182,7 +182,7 @@ impl Lines {
         Ok((lines, begun))
     }
 
-    /// Refuses the lines of a run that begins in the log of one that has succeeded.
+    /// Rejects a new run in the log of a run that has succeeded.
     ///
     /// # Errors
     /// [`crate::JobError::Data`].
@@ -195,8 +195,8 @@ impl Lines {
         Err(DataError::io("append to", &self.path)(refused).into())
     }
 
-    /// Whether the last line was written after so many steps, and then whether it ends an epoch. A run that was killed
-    /// between its last step and its end leaves such a line.
+    /// If the last line was written after this many steps, returns whether it ends an epoch. A run killed between its
+    /// last step and its end leaves such a line.
     pub fn left_after(&self, steps: u64) -> Option<bool> {
         let left = self.left_after.filter(|(step, _)| *step == steps);
         left.map(|(_, ends_epoch)| ends_epoch)
@@ -221,13 +221,13 @@ impl Lines {
     }
 }
 
-/// What a line holds, if it is one of a key.
+/// The value of a line if it has this key.
 fn is_of(line: &str, key: &str) -> Option<Value> {
     let object: Value = from_str(line.strip_prefix(PREFIX)?).ok()?;
     (object["key"] == key).then_some(object)
 }
 
-/// Where the last line stands, and its status, if it is the end of a run or of a part of one.
+/// Offset and status of the last line, if it ends a run or a part of one.
 fn last_end(text: &str) -> Option<(usize, String)> {
     let lines = text.strip_suffix('\n')?;
     let place = lines.rfind('\n').map_or(0, |end| end + 1);
@@ -236,7 +236,7 @@ fn last_end(text: &str) -> Option<(usize, String)> {
     Some((place, status.to_string()))
 }
 
-/// After how many steps the last line was written, and whether it ends an epoch.
+/// The step of the last line, and whether the line ends an epoch.
 fn last_step(text: &str) -> Option<(u64, bool)> {
     let last: Value = from_str(text.lines().last()?.strip_prefix(PREFIX)?).ok()?;
     let step = last["metadata"]["step_num"].as_u64()?;

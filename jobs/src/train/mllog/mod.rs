@@ -1,7 +1,7 @@
-//! The log of a training in the form of MLPerf HPC's DeepCAM benchmark, for its checkers and summaries.
+//! Training logs in the format of MLPerf HPC's DeepCAM benchmark, for its checkers and summaries.
 //!
-//! It is written from what a run tells ([`TrainEvent`]) and knows nothing else of it. A run that goes on continues its
-//! log: submission, settings, start and end of the run are there once, as the checkers want them.
+//! The log is written from [`TrainEvent`]s alone. A resumed run continues its log: submission, settings, start and end
+//! appear once, as the checkers require.
 //!
 //! # Source
 //! mlcommons/logging `compliance_checker/hpc_3.0.0` (which keys there are, in which order) and mlcommons/hpc
@@ -22,18 +22,18 @@ use line::{Line, Lines, now_ms};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What trains.
+/// The hardware that trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Hardware {
     /// Ranks of the job.
     pub ranks: usize,
     /// Nodes that they are on.
     pub nodes: usize,
-    /// GPUs of a node; 0 where processors compute.
+    /// GPUs per node; 0 for training on CPUs.
     pub accelerators_per_node: usize,
 }
 
-/// A log under way, on the first rank.
+/// A log in progress, on the first rank.
 #[derive(Debug)]
 pub struct MlLog {
     lines: Lines,
@@ -44,15 +44,15 @@ pub struct MlLog {
     continues: bool,
     /// Known once the run has started.
     rhythm: Option<Rhythm>,
-    /// When the epoch began whose first step is under way.
+    /// Start time of the epoch whose first step is in progress.
     epoch_began_ms: u64,
-    /// The epoch of the steps so far, from 0; none between two epochs.
+    /// The current epoch, from 0; `None` between epochs.
     epoch: Option<u64>,
-    /// Steps after which there are validations under way. Groups of ranks may have several.
+    /// Steps whose validations are in progress; with groups there may be several.
     validating: BTreeSet<u64>,
-    /// Whether this part of the run has done anything.
+    /// Whether this part of the run has done any work.
     worked: bool,
-    /// What ended the log before the run.
+    /// The error that ended the log before the run ended.
     failed: Option<JobError>,
 }
 
@@ -61,7 +61,7 @@ pub struct MlLog {
 struct Rhythm {
     steps_per_epoch: u64,
     total_steps: u64,
-    /// None where nothing validates.
+    /// `None` without validation.
     validate_every: Option<u64>,
 }
 
@@ -74,7 +74,7 @@ impl Rhythm {
         }
     }
 
-    /// The epoch, from 0, of the last of so many steps.
+    /// The epoch, from 0, that contains this many steps' last one.
     fn epoch_of(self, step: u64) -> u64 {
         step.saturating_sub(1) / self.steps_per_epoch
     }
@@ -90,7 +90,7 @@ impl Rhythm {
 }
 
 impl MlLog {
-    /// Opens the log of a run that is about to begin or to go on; its first lines come with [`TrainEvent::Started`].
+    /// Opens the log of a run that starts or resumes; its first lines follow [`TrainEvent::Started`].
     ///
     /// # Errors
     /// [`JobError::Data`] if the file cannot be read or written.
@@ -111,8 +111,7 @@ impl MlLog {
         })
     }
 
-    /// Writes down what a run tells. Where that cannot be done the log ends, and [`Self::end`] says why: a training is
-    /// worth more than its log.
+    /// Logs an event. A write error ends the log but not the run, which is worth more; [`Self::end`] returns the error.
     pub fn observe(&mut self, event: &TrainEvent) {
         if self.failed.is_some() {
             return;
@@ -129,10 +128,10 @@ impl MlLog {
         }
     }
 
-    /// Ends the log of a run, or of a part of it, and gives the run's report back.
+    /// Ends the log of a run, or of a part of it, and returns the run's report.
     ///
     /// # Errors
-    /// The run's own, or what ended the log before the run.
+    /// The run's own error, or the one that ended the log.
     pub fn end(mut self, report: Result<TrainReport>) -> Result<TrainReport> {
         if self.failed.is_none() {
             self.failed = self.ended(report.as_ref().ok()).err();
@@ -160,7 +159,7 @@ impl MlLog {
         }
         let line = Line::start("init_start").at(self.opened_ms);
         self.lines.push(&line)?;
-        // What the system keeps of files in memory is left as it is.
+        // The system's file cache is not cleared.
         self.lines.push(&Line::point("cache_clear", false))?;
         for (key, value) in facts {
             self.lines.push(&Line::point(key, value))?;
@@ -176,7 +175,7 @@ impl MlLog {
         self.worked = true;
         let epoch = rhythm.epoch_of(step);
         if self.epoch != Some(epoch) {
-            // Groups of ranks go on while one of them validates.
+            // Other groups keep training while one validates.
             self.end_epoch(step - 1)?;
             let line = Line::start("epoch_start").of(epoch, step - 1);
             self.lines.push(&line.at(self.epoch_began_ms))?;
@@ -206,8 +205,7 @@ impl MlLog {
         self.worked = true;
         let epoch = rhythm.epoch_of(step);
         if !self.validating.remove(&step) {
-            // The run was left before or in it: it is the first that a part of the run does, in an epoch of the part
-            // before.
+            // A validation interrupted in the previous part of the run: this part runs it first, in that part's epoch.
             let line = Line::start("eval_start").of(epoch, step);
             self.lines.push(&line.at(self.epoch_began_ms))?;
             self.epoch.get_or_insert(epoch);
@@ -230,7 +228,7 @@ impl MlLog {
         Ok(())
     }
 
-    /// A line about what a validation found, which says so where it is not of the weights of one step.
+    /// Marks a line about a validation if the validated weights are not those of a single step.
     fn judged(&self, line: Line) -> Line {
         match self.recipe.training.average {
             Some(decay) => line.with("weights", "average").with("decay", decay),
@@ -238,7 +236,7 @@ impl MlLog {
         }
     }
 
-    /// Ends the epoch under way, if there is one, after so many steps.
+    /// Ends the current epoch, if any, after this many steps.
     fn end_epoch(&mut self, step: u64) -> Result<()> {
         let Some(epoch) = self.epoch.take() else {
             return Ok(());
@@ -248,13 +246,13 @@ impl MlLog {
         Ok(())
     }
 
-    /// Writes how a run with this report ended; without one it failed.
+    /// Writes how the run ended; without a report it failed.
     fn ended(&mut self, report: Option<&TrainReport>) -> Result<()> {
         let finished = report.filter(|report| report.outcome == Outcome::Finished);
-        // It did its last step and was killed before it could end: it has nothing left to do now but that.
+        // An earlier process did the last step and was killed before it logged the end; only the end is left to log.
         let left = finished.and_then(|report| self.lines.left_after(report.steps));
         let left = left.filter(|_| !self.worked);
-        // A run that was finished and is called once more has no second end.
+        // Calling a finished run again must not log a second end.
         let worked = self.worked || left.is_some();
         let tells = self.rhythm.is_some() && (worked || !self.continues);
         if !tells {
@@ -266,7 +264,7 @@ impl MlLog {
             }
             self.end_epoch(report.steps)?;
         }
-        // A run that misses its target is no success, and neither is a log without its steps.
+        // Neither a run that misses its target nor a log without its steps is a success.
         let reaches = |report: &TrainReport| {
             let best = report.best.as_ref().map(|best| best.scores.score());
             let target = self.recipe.training.target_score;
@@ -281,8 +279,8 @@ impl MlLog {
     }
 }
 
-/// What MLPerf calls accuracy: the IoU of masks by DeepCAM's rule, and the score of boxes, which has none; its name
-/// first.
+/// Name and value of what MLPerf calls accuracy: IoU by DeepCAM's rule for masks; the box score for boxes, for which
+/// MLPerf has no rule.
 fn accuracy_of(scores: &Scores) -> (&'static str, f64) {
     match scores {
         Scores::Masks(masks) => ("sample mean IoU", masks.sample_mean_iou),

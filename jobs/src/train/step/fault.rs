@@ -1,4 +1,4 @@
-//! Steps whose loss or gradient is not finite: what it comes from, and how many may be skipped.
+//! Steps with a non-finite loss or gradient: their cause, and how many may be skipped.
 
 use super::Learner;
 use crate::error::{JobError, Result};
@@ -6,7 +6,7 @@ use rayon::prelude::*;
 use squall_data::HostBatch;
 
 impl Learner {
-    /// The first tensor that explains a loss that is not finite.
+    /// Names the first tensor that explains a non-finite loss.
     pub(super) fn why_the_loss(&self, batch: &HostBatch) -> Result<String> {
         if let Some(parameter) = self.network.parameters().first_not_finite()? {
             return Ok(format!(
@@ -19,8 +19,9 @@ impl Learner {
         }))
     }
 
-    /// Counts a step, as a skipped one if it had a `fault`: which of `"loss"` and `"gradient"` was not finite, and why.
-    /// `scale_could_fall` says that the loss scale was not yet at its least when this step overflowed.
+    /// Counts a step as done or, if it had a `fault`, as skipped. The fault says which of `"loss"` and `"gradient"` was
+    /// not finite, and why. `scale_could_fall` says that the loss scale was still above its minimum when this step
+    /// overflowed.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more skipped steps in a row than allowed.
@@ -35,7 +36,7 @@ impl Learner {
             _ => None,
         };
         if let Some((what, why)) = fault {
-            // Before the first good step, overflows that lower the loss scale are part of the search for it.
+            // Until the first good step, overflows that lower the loss scale are part of the search for it.
             let searching = !self.found_scale && what == "gradient" && scale_could_fall;
             progress.skipped_in_row += u32::from(!searching);
             progress.skipped += 1;
@@ -62,14 +63,14 @@ impl Learner {
     }
 }
 
-/// The first value of a batch that is not finite, in words.
+/// Describes the first non-finite value of a batch.
 pub(super) fn bad_field(batch: &HostBatch) -> Option<String> {
     let (at, value) = match &batch.stored {
         None => {
             let at = first_where(&batch.x, |x| !x.is_finite())?;
             (at, batch.x[at])
         }
-        // NaN stands for missing values in stored fields, which are replaced on the GPU: only infinities are faults.
+        // In stored fields NaN marks missing values, which the GPU replaces; only infinities are faults.
         Some(stored) => {
             let values = batch.shape.iter().product::<usize>().max(1);
             if stored.bytes.len() / values == 2 {
@@ -88,7 +89,7 @@ pub(super) fn bad_field(batch: &HostBatch) -> Option<String> {
     Some(format!("value {at} of the batch's fields is {value}"))
 }
 
-/// The place of the first value that is `bad`, looked for on all threads: with a lag every batch is looked through.
+/// Index of the first value that is `bad`. Parallel, because with a lag every batch is searched.
 fn first_where<T: Sync>(values: &[T], bad: impl Fn(&T) -> bool + Sync) -> Option<usize> {
     const PART: usize = 1 << 16;
     let part = (values.par_chunks(PART)).position_first(|part| part.iter().any(&bad))?;

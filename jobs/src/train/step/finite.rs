@@ -1,10 +1,10 @@
-//! Whether a network is worth keeping: its values, and the losses it learnt by, must be finite.
+//! Whether a network may be saved: its values and its latest losses must be finite.
 
 use super::Learner;
 use crate::error::{JobError, Result};
 
 impl Learner {
-    /// Refuses to keep a network that holds a value that is not finite. All ranks come to the same result.
+    /// Refuses to save a network with a non-finite value. All ranks reach the same result.
     ///
     /// # Errors
     /// [`JobError::Diverged`] naming the first such parameter or running statistic.
@@ -25,12 +25,11 @@ impl Learner {
         })
     }
 
-    /// Refuses to end a training whose last steps had a loss that is not finite: they did not change the parameters,
-    /// which give no finite loss any more. A single such step may be chance in half precisions, and is no reason to
-    /// refuse.
+    /// Refuses to end a training whose last steps had non-finite losses: they did not change the parameters, so the
+    /// network no longer produces finite losses. A single skipped step may be chance in half precision and is accepted.
     ///
     /// # Errors
-    /// [`JobError::Diverged`] with the last such step's reason.
+    /// [`JobError::Diverged`] with the reason of the last skipped step.
     pub(in crate::train) fn check_end(&self) -> Result<()> {
         let skipped = self.progress.skipped_in_row;
         let lasting = self.loss_fault.as_ref().filter(|_| skipped > 1);

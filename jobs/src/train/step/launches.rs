@@ -1,71 +1,71 @@
-//! How a step's passes are started on a GPU: one operation after the other, or as a whole by a captured CUDA graph.
+//! How the passes of a step are launched on a GPU: one operation at a time, or as a captured CUDA graph.
 
 use crate::error::Result;
 use candle_core::Tensor;
 use squall_model::{Backend, Captured, Gradients, Network, Storage};
 use std::sync::Arc;
 
-/// Batches before passes are captured: kernels are loaded and algorithms chosen by then.
+/// Batches before capture: by then kernels are loaded and algorithms chosen.
 const BEFORE: u32 = 2;
 
-/// Factor of a step's peak memory that is enough for single operations and captured passes together: the latter have
-/// memory of their own.
+/// Factor on a step's peak memory that leaves room for single operations and captured passes together: captured passes
+/// have their own memory.
 const ROOM: f64 = 1.5;
 
-/// Whether and how the passes are launched as a whole.
+/// Whether and how the passes are launched as graphs.
 #[derive(Debug, Default)]
 pub(super) struct Launches {
-    /// Whether the recipe asks for graphs, so that a warning is due where they are not possible.
+    /// Whether the recipe asks for graphs: a warning is then due if they are not possible.
     asked: bool,
-    how: How,
+    how: LaunchMode,
 }
 
 #[derive(Debug, Default)]
-enum How {
-    /// Every operation is started when its turn comes.
+enum LaunchMode {
+    /// Operations are launched one at a time.
     #[default]
     OneByOne,
-    /// As a whole, after this many more batches.
+    /// Passes will be captured after this many more batches.
     AsWhole { after: u32 },
-    /// As a whole, by this graph.
+    /// Passes are launched as this graph.
     Captured(Arc<Captured>),
 }
 
 impl Launches {
-    /// Launches as the recipe wants; by default as a whole where there is no obstacle.
+    /// Launches as the recipe asks; by default as graphs unless there is an obstacle.
     pub fn new(wanted: Option<bool>, obstacle: Option<&str>) -> Self {
         let mut launches = Self {
             asked: wanted == Some(true),
-            how: How::OneByOne,
+            how: LaunchMode::OneByOne,
         };
         match obstacle {
             _ if wanted == Some(false) => {}
-            None => launches.how = How::AsWhole { after: BEFORE },
+            None => launches.how = LaunchMode::AsWhole { after: BEFORE },
             Some(why) => launches.refuse(why),
         }
         launches
     }
 
-    /// Starts operations one by one from now on, and says why.
+    /// Falls back to single operations, and logs why.
     fn refuse(&mut self, why: &str) {
         if self.asked {
             tracing::warn!("no CUDA graphs, operations are started one by one: {why}");
         } else {
             tracing::debug!("no CUDA graphs: {why}");
         }
-        self.how = How::OneByOne;
+        self.how = LaunchMode::OneByOne;
     }
 
-    /// Whether the passes are captured, and so have memory of their own.
+    /// Whether the passes are captured and so have their own memory.
     pub fn are_captured(&self) -> bool {
-        matches!(self.how, How::Captured(_))
+        matches!(self.how, LaunchMode::Captured(_))
     }
 
-    /// The captured passes for an input like `x`, which a detector with `reconstruct` also reconstructs; none if
-    /// operations are started one by one, this time at least.
+    /// The captured passes for an input shaped like `x`, which a detector with `reconstruct` also reconstructs; `None`
+    /// if this batch runs as single operations.
     ///
     /// # Errors
-    /// Those of the GPU, also of operations that were started before.
+    /// Errors of the GPU, including those of operations launched earlier.
     pub fn of(
         &mut self,
         network: &Network,
@@ -75,18 +75,18 @@ impl Launches {
         reconstruct: bool,
     ) -> Result<Option<Arc<Captured>>> {
         match &self.how {
-            How::OneByOne => return Ok(None),
-            How::Captured(captured) if captured.fits(network, x, gradients, reconstruct) => {
+            LaunchMode::OneByOne => return Ok(None),
+            LaunchMode::Captured(captured) if captured.fits(network, x, gradients, reconstruct) => {
                 return Ok(Some(Arc::clone(captured)));
             }
-            // The parameters have moved in memory, or the batch or the loss has changed.
-            How::Captured(_) => {
-                self.how = How::AsWhole { after: BEFORE };
+            // The parameters have moved in memory, or the batch shape or the loss has changed.
+            LaunchMode::Captured(_) => {
+                self.how = LaunchMode::AsWhole { after: BEFORE };
                 network.backend().give_back_memory()?;
             }
-            How::AsWhole { .. } => {}
+            LaunchMode::AsWhole { .. } => {}
         }
-        if let How::AsWhole { after: after @ 1.. } = &mut self.how {
+        if let LaunchMode::AsWhole { after: after @ 1.. } = &mut self.how {
             *after -= 1;
             return Ok(None);
         }
@@ -97,7 +97,7 @@ impl Launches {
         match Captured::of(network, x, storage, gradients, reconstruct) {
             Ok(captured) => {
                 let captured = Arc::new(captured);
-                self.how = How::Captured(Arc::clone(&captured));
+                self.how = LaunchMode::Captured(Arc::clone(&captured));
                 Ok(Some(captured))
             }
             Err(error) => {
@@ -109,7 +109,7 @@ impl Launches {
     }
 }
 
-/// The reason why the passes of a step cannot be launched as a whole, if there is one.
+/// The reason why a step cannot be launched as graphs, if any.
 pub(super) fn graph_obstacle(
     backend: Backend,
     ranks: usize,
@@ -126,7 +126,7 @@ pub(super) fn graph_obstacle(
     }
 }
 
-/// Whether the peak of memory so far leaves enough for captured passes.
+/// Whether peak memory so far leaves enough room for captured passes.
 fn has_room(backend: Backend) -> bool {
     match (backend.available_memory(), backend.peak_memory()) {
         (Some(all), Some(peak)) => peak as f64 * ROOM <= all as f64,
@@ -156,21 +156,24 @@ mod tests {
         for left in [1, 0] {
             let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
             assert!(none.unwrap().is_none());
-            assert!(matches!(launches.how, How::AsWhole { after } if after == left));
+            assert!(matches!(launches.how, LaunchMode::AsWhole { after } if after == left));
         }
         // The CPU cannot.
         let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
         assert!(none.unwrap().is_none());
-        assert!(matches!(launches.how, How::OneByOne));
+        assert!(matches!(launches.how, LaunchMode::OneByOne));
     }
 
     #[test]
     fn they_are_not_where_nobody_wants_them_or_something_is_in_the_way() {
         let how = |wanted, obstacle| Launches::new(wanted, obstacle).how;
-        assert!(matches!(how(Some(false), None), How::OneByOne));
+        assert!(matches!(how(Some(false), None), LaunchMode::OneByOne));
         for wanted in [None, Some(true)] {
-            assert!(matches!(how(wanted, Some("it rains")), How::OneByOne));
-            assert!(matches!(how(wanted, None), How::AsWhole { .. }));
+            assert!(matches!(
+                how(wanted, Some("it rains")),
+                LaunchMode::OneByOne
+            ));
+            assert!(matches!(how(wanted, None), LaunchMode::AsWhole { .. }));
         }
     }
 

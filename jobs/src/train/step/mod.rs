@@ -1,4 +1,4 @@
-//! One training step: forward, loss and backward of each of its batches, exchange between ranks, update.
+//! One training step: forward pass, loss and backward pass of each batch, gradient exchange, update.
 
 mod average;
 mod fault;
@@ -31,7 +31,7 @@ pub(super) use pending::{PendingStep, StepSums};
 use sums::FACTS;
 use without_gradient::WithoutGradient;
 
-/// What a step did.
+/// The result of a step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct StepResult {
     /// The recipe's loss before the update.
@@ -40,61 +40,61 @@ pub struct StepResult {
     pub gradient_norm: f64,
     /// Learning rate.
     pub learning_rate: f32,
-    /// Whether the parameters were left as they were.
+    /// Whether the parameters were left unchanged.
     pub skipped: bool,
 }
 
-/// A network with everything that changes it.
+/// A network and all state that training changes.
 #[derive(Debug)]
 pub struct Learner {
     pub(super) network: Network,
     pub(super) optimizer: Optimizer,
     gradients: Gradients,
-    /// Batches of a step.
+    /// Batches per step.
     accumulate: usize,
-    /// The step under way, after its first batches (`training.accumulate`).
+    /// The current step after its first batches (`training.accumulate`).
     begun: Option<Begun>,
     schedule: Schedule,
     objective: Objective,
     pub(super) loss_scale: LossScale,
     pub(super) storage: Storage,
-    /// Rounded copies of the kernels, by which training multiplies, if the precision has them.
+    /// Rounded copies of the kernels for training in reduced precision, if the precision uses them.
     copies: Option<Mirror>,
-    /// The average of the parameters over steps, which is validated and kept as the model, if the recipe wants one.
+    /// Moving average of the parameters, which is validated and saved as the model, if the recipe asks for one.
     pub(super) average: Option<Average>,
     seed: u64,
     total_steps: u64,
-    /// Steps in a row that may be skipped.
+    /// Allowed number of consecutive skipped steps.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
-    /// Whether the search for the loss scale is over, because a step has changed the parameters.
+    /// Whether the search for the loss scale is over: a step has changed the parameters.
     found_scale: bool,
-    /// Why the loss of the last step was not finite, if it was not.
+    /// Why the loss of the last step was not finite, if so.
     loss_fault: Option<String>,
     without_gradient: WithoutGradient,
-    /// Steps between a gradient and its use.
+    /// Steps between computing a gradient and applying it.
     lag: usize,
-    /// Gradients that wait for their use, the oldest first.
+    /// Gradients waiting to be applied, oldest first.
     pub(super) pending_steps: VecDeque<PendingStep>,
     launches: Launches,
 }
 
-/// What a learner counts.
+/// Counters of a learner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 pub struct LearnerProgress {
     /// Steps done.
     pub step: u64,
-    /// Steps skipped in a row, up to now.
+    /// Current number of consecutive skipped steps.
     pub skipped_in_row: u32,
-    /// Steps skipped in all.
+    /// Total number of skipped steps.
     pub skipped: u64,
 }
 
 impl Learner {
-    /// A learner with an untrained network, on one of `ranks` that do a step together.
+    /// Creates a learner with an untrained network, on one of `ranks` that do steps together.
     ///
     /// # Errors
-    /// [`crate::JobError::Model`] naming the key whose value is impossible.
+    /// [`crate::JobError::Model`] naming the key with an invalid value.
     pub(super) fn new(
         recipe: &Recipe,
         network: &NetworkConfig,
@@ -149,7 +149,7 @@ impl Learner {
         })
     }
 
-    /// Prepares the exchange of gradients with the other ranks of a team.
+    /// Sets up the gradient exchange with the other ranks of a team.
     pub(super) fn join(&mut self, options: &Distributed, team: &mut Team) -> Result<()> {
         let parameters = self.network.parameters();
         let is_sent = team.size() > 1 && options.wire.loses_small_values();
@@ -163,7 +163,7 @@ impl Learner {
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
-    /// Adds the gradients of a batch to those of the step under way, of which more batches follow.
+    /// Adds the gradients of a batch that is not the last of its step.
     ///
     /// # Errors
     /// [`crate::JobError::Model`].
@@ -173,14 +173,15 @@ impl Learner {
         Ok(())
     }
 
-    /// One training step, whose last batch is this one, together with the other ranks of a team.
+    /// Does one training step, whose last batch is this one, together with the other ranks of a team.
     ///
-    /// With a lag, the result describes the gradients that were used, those of an earlier step; the first steps use
-    /// none. A loss or gradient that is not finite on any rank leaves parameters and optimiser as they were on all.
+    /// With a lag, the result describes the gradients that were applied, those of an earlier step; the first steps
+    /// apply none. If the loss or gradient is not finite on any rank, parameters and optimiser stay unchanged on all
+    /// ranks.
     ///
     /// # Errors
-    /// [`crate::JobError::Diverged`] after more such steps in a row than allowed, naming the first tensor that is not
-    /// finite; [`crate::JobError::Model`]; [`crate::JobError::Comm`].
+    /// [`crate::JobError::Diverged`] after too many consecutive skipped steps, naming the first non-finite tensor;
+    /// [`crate::JobError::Model`]; [`crate::JobError::Comm`].
     pub fn step(&mut self, batch: &Batch, team: &mut Team) -> Result<StepResult> {
         let begun = self.forward_backward(batch, team)?;
         self.end_step(begun, batch, team)
@@ -216,27 +217,26 @@ impl Learner {
         self.apply_gradients(oldest, batch, team)
     }
 
-    /// Continues the counters of an earlier part of the run.
-    pub(super) fn go_on_from(&mut self, progress: LearnerProgress) {
-        // With a lag the first steps count as skipped, because they have no gradient yet.
+    /// Restores the counters of an earlier part of the run.
+    pub(super) fn resume_from(&mut self, progress: LearnerProgress) {
+        // With a lag the first steps count as skipped, because they have no gradient to apply yet.
         self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
         if self.found_scale {
-            // Parameters without gradient were reported after the first step of the run.
+            // Parameters without gradient were already reported after the run's first step.
             self.without_gradient = WithoutGradient::Settled;
         }
         self.progress = progress;
     }
 
-    /// Searches for the loss scale again, in a group that continues a run: the steps before may be those of other
-    /// groups.
+    /// Restarts the search for the loss scale in a group that resumes a run: the earlier steps may have been other
+    /// groups'.
     pub(super) fn find_scale_anew(&mut self) {
         self.found_scale = false;
     }
 
-    /// Memory beside the parameters, gradients and state, counted in f32 values: what the optimiser works with, and the
-    /// rounded copies of kernels. A copy takes one f32 for each value on a GPU; on the CPU a bf16, and the f32 that it
-    /// is read as.
-    pub(super) fn values_beside(&self) -> usize {
+    /// Memory besides parameters, gradients and state, in f32 values: the optimiser's workspace and the rounded kernel
+    /// copies. A copy takes one f32 per value on a GPU; on the CPU a bf16 and the f32 that it is expanded to.
+    pub(super) fn extra_values(&self) -> usize {
         let count = self.copies.as_ref().map_or(0, Mirror::count);
         let copies = match self.network.backend().is_gpu() {
             true => count,
@@ -245,8 +245,8 @@ impl Learner {
         copies + self.optimizer.working_len()
     }
 
-    /// Makes the rounded copies of the kernels anew, as the last update would have: before the first step of a run, or
-    /// of a part of it.
+    /// Recreates the rounded kernel copies as the last update would have left them; called before a run starts or
+    /// resumes.
     pub(super) fn round_kernels(&mut self) -> Result<()> {
         let Some(copies) = &mut self.copies else {
             return Ok(());
@@ -256,8 +256,8 @@ impl Learner {
         Ok(parameters.compute_with(copies, &self.storage)?)
     }
 
-    /// Returns cached GPU memory between steps and other work: passes launched as CUDA graphs have their own memory,
-    /// which other work cannot use, nor can they use what other work leaves cached.
+    /// Frees cached GPU memory between steps and other work: captured CUDA graphs have their own memory, which other
+    /// work cannot use, and cannot use what other work leaves cached.
     pub(super) fn give_back_memory(&self) -> Result<()> {
         if self.launches.are_captured() {
             self.network.backend().give_back_memory()?;
@@ -265,8 +265,8 @@ impl Learner {
         Ok(())
     }
 
-    /// Forward and backward pass of the next batch of a step; gradients go to the other ranks while the backward pass of
-    /// the last one runs.
+    /// Forward and backward pass of the next batch of a step. During the backward pass of the last batch, gradients are
+    /// sent to the other ranks.
     ///
     /// # Errors
     /// [`crate::JobError::Model`].
@@ -275,7 +275,7 @@ impl Learner {
         let backend = self.network.backend();
         let earlier = self.begun.take();
         let done = earlier.as_ref().map_or(0, |step| step.batches);
-        // A random stream for each batch of a step, numbered over all ranks: no two drop the same values.
+        // A separate random stream for each batch of a step, numbered over all ranks, so that dropout masks differ.
         let place: &[u64] = match team.rank() * self.accumulate + done {
             0 => &[step],
             place => &[step, place as u64],
@@ -326,7 +326,8 @@ impl Learner {
             output.backward(&self.network, pass, &mut self.gradients)?;
         }
         if (more || self.lag > 0) && pending.bad_field.is_none() {
-            // Now, because this batch is gone when its gradients are used. A GPU does the backward pass meanwhile.
+            // Checked now, because this batch will be gone when its gradients are applied. A GPU runs the backward pass
+            // meanwhile.
             pending.bad_field = bad_field(&batch.host);
         }
         if !more {

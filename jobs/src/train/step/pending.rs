@@ -1,21 +1,21 @@
-//! Gradients between their backward pass and their use.
+//! Gradients between their backward pass and the update that applies them.
 
 use crate::train::objective::BatchLoss;
 use crate::train::team::Signals;
 use squall_model::BatchStatistics;
 
-/// A step after the passes of one or more of its batches.
+/// A step after the passes of some of its batches.
 #[derive(Debug)]
 pub(in crate::train) struct Begun {
     pub pending: PendingStep,
-    /// The loss, summed over these batches.
+    /// The loss, combined over these batches.
     pub loss: BatchLoss,
-    /// How many they are.
+    /// The number of these batches.
     pub batches: usize,
 }
 
 impl Begun {
-    /// A step after its first batch; `step` is the number of steps before it, `scale` what its loss was multiplied by.
+    /// Starts a step with its first batch; `step` is the number of steps before it, `scale` its loss scale.
     pub fn with((step, scale): (u64, f32), loss: BatchLoss, statistics: BatchStatistics) -> Self {
         Self {
             pending: PendingStep {
@@ -33,7 +33,7 @@ impl Begun {
         }
     }
 
-    /// The same step after one more batch.
+    /// Adds one more batch.
     pub fn and(mut self, loss: BatchLoss, statistics: BatchStatistics) -> Self {
         self.loss = self.loss.and(loss);
         self.pending.statistics.append(statistics);
@@ -47,33 +47,34 @@ impl Begun {
 pub(crate) struct PendingStep {
     /// Steps done before it.
     pub step: u64,
-    /// What the loss was multiplied by.
+    /// The loss scale.
     pub scale: f32,
-    /// What a rank divided its gradients by: pixels or samples of a batch, the same on all.
+    /// The divisor that each rank applied to its gradients: pixels or samples of a batch, the same on all ranks.
     pub count: f64,
-    /// What follows from the sums over ranks; none while they are still exchanged.
+    /// Results of the sums over ranks; `None` during the exchange.
     pub sums: Option<StepSums>,
-    /// The gradients; none while they are exchanged, or where they lie in the learner's buffer.
+    /// The gradients; `None` during the exchange, or while they are in the learner's buffer.
     pub gradients: Option<Vec<f32>>,
-    /// Batch statistics of one batch after the other, which travel between ranks with the facts of the step.
+    /// Batch statistics, batch by batch; they are exchanged with the facts of the step.
     pub statistics: BatchStatistics,
-    /// Why the loss of this rank is not finite.
+    /// Why this rank's loss is not finite.
     pub fault: Option<String>,
-    /// The first value of its batches that is not finite, noted early if batches are gone when the gradients are used.
+    /// The first non-finite value of its batches, recorded early if the batches are gone when the gradients are
+    /// applied.
     pub bad_field: Option<String>,
 }
 
-/// What follows from the sums of a step's facts over ranks, the same on all.
+/// Results of summing a step's facts over ranks, identical on all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, serde::Serialize, serde::Deserialize)]
 pub(crate) struct StepSums {
     /// The recipe's loss.
     #[serde(deserialize_with = "crate::metrics::number_or_nan")]
     pub loss: f64,
-    /// What the gradients are to be multiplied by, apart from the loss scale.
+    /// The factor to apply to the gradients, besides the loss scale.
     pub factor: f64,
-    /// Ranks whose loss is not finite.
+    /// Number of ranks with a non-finite loss.
     pub not_finite: usize,
-    /// What ranks said of the run. Not saved: it is not the state of one.
+    /// Signals that ranks raised. Not saved, because they are not part of the state.
     #[serde(skip)]
     pub signals: Signals,
 }

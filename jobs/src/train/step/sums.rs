@@ -1,4 +1,4 @@
-//! What the batches of a step add up to, on this rank and over all of them: loss, statistics, gradients.
+//! Sums over the batches of a step, on this rank and over all ranks: loss, statistics, gradients.
 
 use super::{Learner, PendingStep, StepSums};
 use crate::error::Result;
@@ -7,11 +7,11 @@ use crate::train::team::Team;
 use crate::train::timeline::StepPhase;
 use std::time::Instant;
 
-/// Numbers that ranks exchange beside gradients and batch statistics.
+/// Number of values exchanged besides gradients and batch statistics.
 pub(super) const FACTS: usize = 3;
 
 impl Learner {
-    /// Ends a step's backward pass: gives the loss and the batch statistics to the other ranks, whose sums come with
+    /// Ends a step's backward pass: submits the loss and the batch statistics to the exchange, whose sums arrive in
     /// [`Self::receive`]; a single rank has them already.
     pub(super) fn hand_over(
         &self,
@@ -51,7 +51,7 @@ impl Learner {
         Ok(())
     }
 
-    /// Waits until the gradients of a step are exchanged and puts them into the learner's buffer.
+    /// Waits until the gradients of a step are exchanged and moves them into the learner's buffer.
     pub(super) fn receive(
         &mut self,
         pending: &mut PendingStep,
@@ -74,7 +74,7 @@ impl Learner {
         };
         let sums = self.sums_of(weighted.into(), divisor.into(), pending.count);
         let sums = StepSums {
-            // Gradients came as averages over ranks.
+            // Gradients arrive averaged over ranks.
             factor: f64::from(ranks) * sums.factor,
             not_finite: not_finite.round() as usize,
             signals,
@@ -84,8 +84,8 @@ impl Learner {
         Ok(sums)
     }
 
-    /// The loss of all batches of a step from the sums over them, and what the sum of their gradients, each divided by
-    /// `count`, is to be multiplied by.
+    /// Returns the loss of a step from the sums over its batches, and the factor to apply to the sum of their
+    /// gradients, each of which was divided by `count`.
     fn sums_of(&self, weighted_sum: f64, divisor: f64, count: f64) -> StepSums {
         let mean = self.objective.is_mean();
         StepSums {

@@ -1,4 +1,4 @@
-//! What the gradients of a step change, and what is done where they are not finite.
+//! Applies the gradients of a step, or handles non-finite ones.
 
 use super::fault::bad_field;
 use super::{Learner, PendingStep, StepResult, StepSums};
@@ -12,7 +12,7 @@ use squall_model::optim::Update;
 use std::time::Instant;
 
 impl Learner {
-    /// Waits for the exchange of a step's gradients and hands them to the optimiser, unless they or the loss are not
+    /// Waits for the exchange of a step's gradients and passes them to the optimiser, unless they or the loss are not
     /// finite.
     pub(super) fn apply_gradients(
         &mut self,
@@ -22,7 +22,7 @@ impl Learner {
     ) -> Result<StepResult> {
         let learning_rate = self.schedule.rate(pending.step, self.total_steps);
         let sums = self.receive(&mut pending, team)?;
-        // All ranks take note of it at the same step, however early one of them received it.
+        // All ranks note the signals at the same step, however early one of them received them.
         team.note_signals(sums.signals);
         let mut result = StepResult {
             loss: sums.loss,
@@ -35,14 +35,14 @@ impl Learner {
             match self.update(&pending, sums, learning_rate, team)? {
                 Ok(norm) => {
                     (result.gradient_norm, result.skipped) = (norm, false);
-                    // Where no pixel counts, no parameter has a gradient, and rightly so.
+                    // If no pixel counts, all gradients are legitimately zero.
                     if sums.loss != 0.0 {
                         self.find_without_gradient();
                     }
                     None
                 }
-                // A field that is not finite can hide behind a ReLU and show in the gradient only. Gradients are the
-                // same on all ranks, so all come here.
+                // A non-finite field can hide behind a ReLU and show only in the gradient. Gradients are identical on
+                // all ranks, so all ranks take this branch.
                 Err(error @ ModelError::NotFinite { .. }) => {
                     let field = match self.lag {
                         0 => pending.bad_field.or_else(|| bad_field(&batch.host)),
@@ -55,7 +55,7 @@ impl Learner {
                 Err(other) => return Err(other.into()),
             }
         } else {
-            // All ranks learn of it in the same step, and all exchange the reason before any of them ends the job.
+            // All ranks learn of it in the same step and exchange the reason before any of them ends the job.
             let why = team.first_to_say(pending.fault)?;
             let many = match team.size() {
                 1 => String::new(),
@@ -68,8 +68,8 @@ impl Learner {
         Ok(result)
     }
 
-    /// Hands gradients to the optimiser, here or on the servers, and applies what follows from the update; returns
-    /// their norm, or why the optimiser took no step.
+    /// Passes gradients to the optimiser, here or on the servers, and applies what follows from the update. Returns the
+    /// gradient norm, or why the optimiser took no step.
     fn update(
         &mut self,
         pending: &PendingStep,
@@ -84,7 +84,7 @@ impl Learner {
             rate,
         };
         if team.link.is_some() {
-            // The servers' statistics may come with their parameters and stand in place of these.
+            // Statistics from the servers may arrive with the parameters and replace these.
             self.network.blend_statistics(&pending.statistics);
         }
         let parameters = self.network.parameters_mut();

@@ -2,22 +2,22 @@
 
 use super::Learner;
 
-/// Which parameters the first backward pass did not reach.
+/// The result of looking for such parameters.
 #[derive(Debug)]
 pub(super) enum WithoutGradient {
-    /// No step has been taken yet.
+    /// No step has been done yet.
     Unknown,
-    /// These, not reported yet.
+    /// Found but not yet reported.
     Found(Vec<String>),
-    /// None, or reported.
+    /// None found, or already reported.
     Settled,
 }
 
 impl Learner {
-    /// The parameters that the first backward pass did not reach; only the first call returns them.
+    /// Returns the parameters that the first backward pass did not reach; only the first call returns them.
     ///
-    /// They are reported and not an error: a branch whose activations all start below zero has no gradient either, and
-    /// may get one later; what is missing from the network's backward pass shows at the first step of any run.
+    /// Reported rather than treated as an error: a branch whose activations all start below zero also has no gradient,
+    /// and may get one later. A gap in the network's backward pass shows at the first step of any run.
     pub(in crate::train) fn take_without_gradient(&mut self) -> Option<Vec<String>> {
         let WithoutGradient::Found(names) = &mut self.without_gradient else {
             return None;
@@ -27,7 +27,7 @@ impl Learner {
         Some(names)
     }
 
-    /// Looks for them after the first step, and says so if there are any.
+    /// Searches after the first step and logs any that were found.
     pub(super) fn find_without_gradient(&mut self) {
         if !matches!(self.without_gradient, WithoutGradient::Unknown) {
             return;

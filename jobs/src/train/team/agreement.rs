@@ -1,4 +1,4 @@
-//! What all ranks of a team agree on outside of steps.
+//! Agreement between all ranks of a team outside of steps.
 
 use super::Team;
 use crate::comm::collectives::tree;
@@ -9,12 +9,12 @@ use crate::train::share::Place;
 use squall_model::Parameters;
 
 impl Team {
-    /// What this rank got, if no rank failed. All ranks call it.
+    /// Returns this rank's result if no rank failed. All ranks call it.
     pub(in crate::train) fn all_or_none<T>(&mut self, got: Result<T>) -> Result<T> {
         all_or_none(&mut *self.control, got)
     }
 
-    /// Whether any rank says yes. All ranks call it.
+    /// Whether the flag is set on any rank. All ranks call it.
     pub(in crate::train) fn any(&mut self, flag: bool) -> Result<bool> {
         Ok(agree::any(&mut *self.control, flag)?)
     }
@@ -27,7 +27,7 @@ impl Team {
         staging::node_number(&mut *self.control)
     }
 
-    /// How many nodes the ranks are on. All ranks call it.
+    /// The number of nodes of the team. All ranks call it.
     ///
     /// # Errors
     /// [`JobError::Comm`].
@@ -38,7 +38,7 @@ impl Team {
         Ok(all.into_iter().max().map_or(1, |last| last as usize + 1))
     }
 
-    /// This rank among those of its node. All ranks call it.
+    /// This rank's position among those of its node. All ranks call it.
     pub(in crate::train) fn place_on_node(&mut self) -> Result<Place> {
         let node = self.control.split_by_node()?;
         Ok(Place {
@@ -47,18 +47,18 @@ impl Team {
         })
     }
 
-    /// The bytes of every rank, in rank order. All ranks call it with the same number of bytes.
+    /// Gathers equally many bytes from every rank, in rank order. All ranks call it.
     pub(in crate::train) fn gather(&mut self, mine: &[u8]) -> Result<Vec<u8>> {
         Ok(tree::all_gather(&mut *self.control, mine)?)
     }
 
-    /// The bytes of every rank, in rank order, of any number each. All ranks call it.
+    /// Gathers bytes from every rank, in rank order; their number may vary. All ranks call it.
     pub(in crate::train) fn gather_any(&mut self, mine: &[u8]) -> Result<Vec<Vec<u8>>> {
         Ok(tree::all_gather_any(&mut *self.control, mine)?)
     }
 
-    /// The text of the lowest rank that has one, preceded by its number in the job if there are several ranks. All ranks
-    /// call it.
+    /// Returns the text of the lowest rank that has one, prefixed by its number in the job if there are several ranks.
+    /// All ranks call it.
     pub(in crate::train) fn first_to_say(
         &mut self,
         mine: Option<String>,
@@ -79,22 +79,22 @@ impl Team {
         Ok(agree::sum_counts(&mut *self.control, counts)?)
     }
 
-    /// Sends the bytes of the first rank to all. All ranks call it.
+    /// Broadcasts the first rank's bytes. All ranks call it.
     pub(in crate::train) fn broadcast(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
         let _doing = doing::begin("the first rank's state");
         *bytes = tree::broadcast_any(&mut *self.control, std::mem::take(bytes), 0)?;
         Ok(())
     }
 
-    /// An error if any of these facts differs between ranks, naming it. All ranks call it.
+    /// Fails, naming the fact, if any of these facts differs between ranks. All ranks call it.
     pub(in crate::train) fn check_facts(&mut self, facts: &agree::Facts) -> Result<()> {
         let _doing = doing::begin("the comparison of recipes, data and programs");
         Ok(facts.check(&mut *self.control)?)
     }
 
-    /// An error if ranks do not hold the same bits, naming the first tensor. All ranks call it.
+    /// Fails, naming the first tensor, if the parameters are not bitwise identical on all ranks. All ranks call it.
     pub(in crate::train) fn check_parameters(&mut self, parameters: &Parameters) -> Result<()> {
-        // Not to copy and hash all parameters for nobody.
+        // Avoids copying and hashing all parameters.
         if self.size == 1 {
             return Ok(());
         }

@@ -1,4 +1,4 @@
-//! What sums over ranks in a step: buckets and facts, and batch statistics.
+//! The reductions of a step: gradient buckets, facts and batch statistics.
 
 use crate::comm::collectives::{Choice, tree};
 use crate::comm::{
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-/// The engine that sums buckets of gradients, as the recipe chooses it.
+/// The all-reduce engine for gradient buckets that the recipe selects.
 pub(super) fn engine(
     comm: &mut dyn Communicator,
     options: &Distributed,
@@ -68,7 +68,7 @@ fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn All
     ))
 }
 
-/// Sums the buckets of a step by one engine, and its facts, which are the last call of every step, by another.
+/// Reduces buckets with one engine, and the facts, which are always the last call of a step, with another.
 pub(super) struct WithFacts {
     pub(super) buckets: Box<dyn AllReduce>,
     pub(super) facts: Box<dyn AllReduce>,

@@ -1,8 +1,8 @@
-//! The ranks that train one network, as one of them sees them.
+//! The ranks that train one network, seen from one of them.
 //!
-//! Gradients go through a [`Reducer`] while the backward pass runs: bucket after bucket, and last a few facts of the
-//! step (what its loss is to be divided by, whether somebody was told to stop) with the batch statistics, always as
-//! f32. What ranks agree on outside of a step goes through a communicator of its own, so that it never meets a bucket.
+//! A [`Reducer`] exchanges gradients while the backward pass runs: bucket after bucket, and last the facts of the step
+//! (divisors of its loss, stop requests) with the batch statistics, always in f32. Agreement outside of steps uses a
+//! separate communicator, so that its messages never mix with buckets.
 
 mod agreement;
 mod engine;
@@ -31,35 +31,35 @@ use std::time::Duration;
 /// Called when communication has stalled; it usually ends the job.
 pub type OnStall = Box<dyn FnOnce(CommError) + Send>;
 
-/// The ranks that train together, as one of them sees them.
+/// The ranks that train together, seen from one of them.
 pub struct Team {
     rank: usize,
     size: usize,
-    /// The number in the job of the first of these ranks, which are consecutive.
+    /// Job-wide number of the first of these ranks, which are consecutive.
     first_in_job: usize,
     description: String,
-    /// The communicator of everything outside of steps.
+    /// Communicator for everything outside of steps.
     control: Box<dyn Communicator>,
     on_stall: Option<OnStall>,
     exchange: Option<Exchange>,
     norm_ranks: Option<Arc<dyn BatchNormRanks>>,
-    /// Nanoseconds of waiting for batch statistics that the timeline has not counted yet.
+    /// Nanoseconds spent waiting for batch statistics that the timeline has not counted yet.
     waited: Arc<AtomicU64>,
-    /// Hardware threads kept for the communication thread.
+    /// Hardware threads reserved for the communication thread.
     cores: Vec<usize>,
-    /// Signals of this rank that the others do not know of yet.
+    /// Signals of this rank that have not been sent to the others.
     says: Signals,
-    /// Signals of any rank that all ranks know of.
+    /// Signals, of any rank, that all ranks know.
     known: Signals,
-    /// Whether the first rank has asked for a checkpoint of which the others do not know yet.
+    /// Whether the first rank has requested a checkpoint that the others do not know of yet.
     asked: bool,
     /// Where the time of this rank goes.
     pub(super) timeline: Timeline,
-    /// Link to the servers that hold the parameters; none where every rank holds them itself.
+    /// Link to the parameter servers; `None` if every rank holds the parameters itself.
     pub(super) link: Option<Link>,
-    /// Extra delay per step, to measure the cost of a slow rank.
+    /// Artificial delay per step, to measure the cost of a slow rank.
     step_delay: Duration,
-    /// Bytes of host memory that this rank holds at most.
+    /// Upper limit in bytes of this rank's host memory.
     memory_limit: Option<u64>,
 }
 
@@ -70,7 +70,7 @@ impl fmt::Debug for Team {
 }
 
 impl Team {
-    /// A single rank, which exchanges nothing.
+    /// A team of a single rank, without communication.
     pub fn solo() -> Self {
         Self {
             rank: 0,
@@ -93,8 +93,8 @@ impl Team {
         }
     }
 
-    /// The ranks of a communicator. `on_stall` is called when communication has stalled for longer than the recipe
-    /// allows.
+    /// A team of all ranks of a communicator. `on_stall` is called when communication has stalled for longer than the
+    /// recipe allows.
     pub fn of(comm: Box<dyn Communicator>, on_stall: OnStall) -> Self {
         if comm.size() == 1 {
             return Self::solo();
@@ -109,14 +109,13 @@ impl Team {
         }
     }
 
-    /// The same team, with its communication thread on these hardware threads; with none, where the scheduler likes.
+    /// Pins the communication thread to these hardware threads; if empty, the scheduler decides.
     #[must_use]
     pub fn communicating_on(self, cores: Vec<usize>) -> Self {
         Self { cores, ..self }
     }
 
-    /// The same team, in which this rank sleeps for this long after the backward pass of every step, to measure the
-    /// cost of a slow rank.
+    /// Makes this rank sleep for this long after the backward pass of every step, to measure the cost of a slow rank.
     #[must_use]
     pub fn slowed(self, by: Duration) -> Self {
         Self {
@@ -125,8 +124,8 @@ impl Team {
         }
     }
 
-    /// The same team, in which this rank uses at most this many bytes of host memory, because it shares its node with
-    /// processes it does not communicate with; with none, all that the system has left.
+    /// Limits this rank's host memory to this many bytes, because it shares its node with processes outside the team;
+    /// `None` means all free memory.
     #[must_use]
     pub fn within(self, memory_limit: Option<u64>) -> Self {
         Self {
@@ -135,12 +134,12 @@ impl Team {
         }
     }
 
-    /// Bytes that this rank may use if the system has `left` for it.
+    /// Bytes that this rank may use if the system has `left` bytes free.
     pub(crate) fn may_hold(&self, left: Option<u64>) -> Option<u64> {
         left.into_iter().chain(self.memory_limit).min()
     }
 
-    /// A second callback for stalls, for a watcher besides this team; only the first stall is reported.
+    /// Returns a second stall callback, for another watcher; only the first stall is reported.
     pub(super) fn on_stall_shared(&mut self) -> OnStall {
         let own = Arc::new(Mutex::new(self.on_stall.take()));
         let share = |own: Arc<Mutex<Option<OnStall>>>| -> OnStall {
@@ -153,12 +152,12 @@ impl Team {
         share(own)
     }
 
-    /// Reports stalls to this callback from now on.
+    /// Replaces the stall callback.
     pub(super) fn hears_of_stalls(&mut self, on_stall: OnStall) {
         self.on_stall = Some(on_stall);
     }
 
-    /// Consecutive ranks of this team as a team of their own, for as long as this team does not communicate.
+    /// Makes a team of consecutive ranks of this team, usable while this team does not communicate.
     pub(super) fn group(&mut self, comm: Box<dyn Communicator>, link: Option<Link>) -> Self {
         let on_stall = self.on_stall.take().unwrap_or_else(|| Box::new(|_| ()));
         Self {
@@ -171,18 +170,18 @@ impl Team {
         }
     }
 
-    /// From now on no rank waits for another for longer than this, where the backend limits waits.
+    /// Limits how long ranks wait for each other from now on, if the backend supports it.
     pub(super) fn limit_waits(&self, after: Duration) {
         self.control.limit_waits(after);
     }
 
-    /// Ends this process in order when the job ends, and does nothing until then: for a rank that gave up
+    /// Blocks until the job ends and then ends this process cleanly: for a rank that gave up
     /// ([`crate::JobError::GaveUp`]).
     pub fn retire(&self) -> ! {
         self.control.retire()
     }
 
-    /// The communicator through which all ranks of this team agree outside of steps.
+    /// The communicator for agreement outside of steps.
     pub(super) fn control(&mut self) -> &mut dyn Communicator {
         &mut *self.control
     }
@@ -193,44 +192,44 @@ impl Team {
         self.link.as_mut().ok_or_else(|| none().into())
     }
 
-    /// Sleeps for the extra delay of a step.
+    /// Sleeps for the artificial delay of a step.
     pub(super) fn delay_step(&self) {
         if !self.step_delay.is_zero() {
             std::thread::sleep(self.step_delay);
         }
     }
 
-    /// This rank, from 0.
+    /// This rank's index in the team, from 0.
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// This rank among all of the job, of which a team may be a part: by this number people know it.
+    /// This rank's index in the job, of which the team may be a part. Messages to users use this number.
     fn rank_in_job(&self) -> usize {
         self.first_in_job + self.rank
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub fn size(&self) -> usize {
         self.size
     }
 
-    /// Whether this rank writes the run's files and tells what happens.
+    /// Whether this rank writes the run's files and reports progress.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
 
-    /// The ranks and how they exchange gradients, in words.
+    /// Describes the ranks and their gradient exchange.
     pub fn describe(&self) -> &str {
         &self.description
     }
 
-    /// The ranks that normalise batches with this one.
+    /// The ranks that share batch statistics with this one.
     pub(super) fn norm_ranks(&self) -> Option<&Arc<dyn BatchNormRanks>> {
         self.norm_ranks.as_ref()
     }
 
-    /// Prepares the exchange of these gradients, and of `facts` values besides.
+    /// Sets up the exchange of these gradients and of `facts` extra values.
     pub(super) fn begin(
         &mut self,
         options: &Distributed,
@@ -273,7 +272,7 @@ impl Team {
             cores: self.cores.clone(),
         };
         let setup = Setup {
-            // A gradient that waits for its use is a copy, which is made in host memory.
+            // A gradient that is applied later is copied to host memory.
             lends: on_gpu && engine.takes_lent() && options.gradient_lag == 0,
             engine: Box::new(engine),
             plan,
@@ -285,20 +284,20 @@ impl Team {
         Ok(())
     }
 
-    /// Begins to note where time goes, and traces the first `steps` steps.
+    /// Starts timing, and traces the first `steps` steps.
     pub(super) fn begin_timeline(&mut self, steps: usize) {
         self.waited.store(0, Ordering::Relaxed);
         self.timeline = Timeline::new(self.rank_in_job(), steps, Arc::clone(&self.waited));
     }
 
-    /// Notes to which step the next buckets belong.
+    /// Sets the step that the next buckets belong to.
     pub(super) fn set_step(&mut self, step: u64) {
         if let Some(exchange) = &self.exchange {
             exchange.set_step(step);
         }
     }
 
-    /// Ends the exchange of a step's gradients by submitting the step's facts.
+    /// Ends a step's exchange by submitting its facts.
     pub(super) fn submit_facts(&mut self, mut facts: Vec<f32>) -> Result<()> {
         facts.extend(self.says.facts());
         if let Some(exchange) = &self.exchange {
@@ -307,8 +306,8 @@ impl Team {
         Ok(())
     }
 
-    /// Waits for the gradients of the oldest step under way and stores their averages over ranks; returns the sums of
-    /// the facts and the signals of the ranks.
+    /// Waits for the gradients of the oldest step in flight and stores their averages over ranks; returns the summed
+    /// facts and the signals of all ranks.
     pub(super) fn collect(&mut self, gradients: &mut Gradients) -> Result<(Vec<f32>, Signals)> {
         let Some(exchange) = &self.exchange else {
             return Ok((Vec::new(), Signals::default()));
@@ -319,12 +318,12 @@ impl Team {
         Ok((facts, Signals::of_facts(&signals)))
     }
 
-    /// Notes whether this rank was told to stop. The others hear of it with the next facts that are submitted.
+    /// Records whether this rank was asked to stop. The next submitted facts inform the other ranks.
     pub(super) fn ask_to_stop(&mut self, told: bool) {
         self.says.stop |= told;
     }
 
-    /// Whether all ranks know that some rank was told to stop.
+    /// Whether all ranks know that some rank was asked to stop.
     pub(super) fn is_to_stop(&self) -> bool {
         match self.size {
             1 => self.says.stop,
@@ -332,8 +331,8 @@ impl Team {
         }
     }
 
-    /// Notes, likewise, whether it is time for a checkpoint. Only the first rank's clock counts: if every rank went by
-    /// its own, they would save after different steps, and wait for each other.
+    /// Likewise records whether a checkpoint is due. Only the first rank's clock counts: with separate clocks, ranks
+    /// would save after different steps and deadlock.
     pub(super) fn ask_to_save(&mut self, due: bool) {
         match self.size {
             1 => self.known.save = due,
@@ -344,20 +343,20 @@ impl Team {
         }
     }
 
-    /// Whether all ranks know that a checkpoint is due; true only once for each.
+    /// Whether all ranks know that a checkpoint is due; true only once per checkpoint.
     pub(super) fn is_to_save(&mut self) -> bool {
         let save = std::mem::take(&mut self.known.save);
         self.asked &= !save;
         save
     }
 
-    /// Notes signals that all ranks now know of.
+    /// Records signals that all ranks now know.
     pub(super) fn note_signals(&mut self, signals: Signals) {
         self.known.stop |= signals.stop;
         self.known.save |= signals.save;
     }
 
-    /// This rank among all.
+    /// This rank's position among all.
     pub(super) fn place(&self) -> Place {
         Place {
             rank: self.rank,

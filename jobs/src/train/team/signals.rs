@@ -1,16 +1,16 @@
-//! Signals that ranks send to each other with the facts of a step: to stop, to save.
+//! Signals that ranks exchange with the facts of a step: stop, save.
 
-/// Whether a rank was told to stop, and whether the first finds that a checkpoint is due.
+/// Signals raised by ranks: a stop request by any rank, a due checkpoint by the first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Signals {
-    /// The run is to end in order.
+    /// The run must end cleanly.
     pub stop: bool,
-    /// A checkpoint is to be written.
+    /// A checkpoint must be written.
     pub save: bool,
 }
 
 impl Signals {
-    /// How many values they are sent as.
+    /// Number of values that encode the signals.
     pub const FACTS: usize = 2;
 
     /// The values that one rank sends.
@@ -18,7 +18,7 @@ impl Signals {
         [self.stop, self.save].map(|said| f32::from(u8::from(said)))
     }
 
-    /// The signals of at least one rank, from the sums of these values over ranks.
+    /// Decodes the signals of any rank from the sums of these values over ranks.
     pub fn of_facts(sums: &[f32]) -> Self {
         let said = |at: usize| sums.get(at).is_some_and(|sum| *sum > 0.5);
         Self {

@@ -1,5 +1,5 @@
-//! The coordinator of a run, which is the first server: besides its part it gives out steps, writes the run's files,
-//! and ends the run.
+//! The coordinator of a run, which is the first server: besides serving its part it assigns steps, writes the run's
+//! files, and ends the run.
 
 mod saving;
 mod validating;
@@ -19,7 +19,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use validating::Validating;
 
-/// Steps that a group is given in advance: one under way, one whose samples are read meanwhile.
+/// Steps assigned to a group in advance: the current one, and one whose samples are being read.
 const AHEAD: usize = 2;
 
 /// The first server at work.
@@ -29,22 +29,22 @@ pub(super) struct Coordinator<'a, 'b> {
     progress: &'b mut dyn FnMut(&TrainEvent),
     pub(super) start: Instant,
     saved_at: Instant,
-    /// When the step before was done.
+    /// When the previous step was done.
     stepped_at: Instant,
-    /// Done by earlier parts of the run.
+    /// Steps done by earlier parts of the run.
     pub(super) done_before: u64,
-    /// The groups that score the network just now.
+    /// The groups that are currently scoring the network.
     validating: Vec<Validating>,
-    /// The step after which there is a checkpoint besides the regular ones.
+    /// The step after which an extra checkpoint is taken, besides the regular ones.
     cut: Option<u64>,
-    /// Groups that wait for an answer because there is no step for them, but may be one if another group is lost; with
-    /// whether they are to get parameters.
+    /// Groups waiting for an answer because no step is left, although one may be returned if another group is lost;
+    /// with a flag for whether they must receive parameters.
     parked: Vec<(usize, bool)>,
     pub(super) last_loss: Option<f64>,
-    /// The time of every rank whose group has left, by its number in the job.
+    /// Times of every rank whose group has left, by job-wide rank.
     pub(super) spent: BTreeMap<usize, Spent>,
     pub(super) missing_values: u64,
-    /// How stale updates were on all servers, as far as they have told.
+    /// Staleness of updates on all servers that have reported.
     pub(super) staleness: StalenessSummary,
 }
 
@@ -108,7 +108,8 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         self.conclude(folder, stop)
     }
 
-    /// Gives every group its first steps, and validations that an earlier part of the run left to those that had them.
+    /// Assigns every group its first steps, and unfinished validations of an earlier part of the run to the groups that
+    /// had them.
     fn begin(&mut self) -> Result<()> {
         let due = std::mem::take(&mut self.server.run.validation_due);
         let standing = self.server.standing.take().unwrap_or_default();
@@ -127,7 +128,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
                     running: running.unwrap_or_else(|| self.server.running_statistics()),
                 });
             }
-            // Everybody has the running statistics of the start.
+            // All groups have the initial running statistics.
             let reply = Reply {
                 version: 0,
                 orders,
@@ -140,7 +141,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         Ok(())
     }
 
-    /// The steps that each group begins with. In turns the group `next` comes first, as if the run had not been left.
+    /// The first steps of each group. In round-robin order group `next` comes first, as in an uninterrupted run.
     fn first_steps(&mut self, next: usize) -> Vec<Vec<u64>> {
         let mut steps = self.ledger.held();
         let groups = steps.len();
@@ -217,7 +218,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         Ok(())
     }
 
-    /// Gives a group what it needs for its next step, and saves if it is time.
+    /// Sends a group what it needs for its next step, and saves if due.
     fn reply(&mut self, group: usize, request: &Request, values: bool) -> Result<()> {
         if request.stop != 0 {
             self.ledger.close();
@@ -290,21 +291,21 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         Ok(())
     }
 
-    /// Goes on without a group.
+    /// Continues without a group.
     fn loses(&mut self, group: usize) {
         self.server.loses(group);
         self.lost(group);
     }
 
-    /// The server goes on without a group: others have its steps.
+    /// Continues without a group: others take over its steps.
     fn lost(&mut self, group: usize) {
         self.ledger.give_back(group);
         self.parked.retain(|(parked, _)| *parked != group);
         self.server.run.validation_due |= self.stops_validating(group).is_some();
     }
 
-    /// Nothing has come for a moment. If it has been long, groups that are still expected count as lost; those that
-    /// score the network and are alive after a longer time.
+    /// Handles a moment without messages. After a long silence, groups that are still expected count as lost; groups
+    /// that are scoring the network and are alive get more time.
     fn silence(&mut self) {
         if self.server.last_message.elapsed() <= self.server.mail.limit {
             return;
@@ -314,7 +315,7 @@ impl<'a, 'b> Coordinator<'a, 'b> {
         let late: Vec<usize> = judges.filter(|&g| !mail.waits_for(g, since)).collect();
         if !late.is_empty() {
             late.into_iter().for_each(|group| self.loses(group));
-            // Those that waited for them, or for their turn, have their time from now on.
+            // Groups that waited for them, or for their turn, get a fresh time limit.
             self.server.last_message = LastMessage::at(Instant::now());
             return;
         }

@@ -1,4 +1,4 @@
-//! Checkpoints: what all servers hold is brought together and written.
+//! Checkpoints: collects the state of all servers and writes it.
 
 use super::Coordinator;
 use super::validating::Validating;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::time::Instant;
 
 impl Coordinator<'_, '_> {
-    /// Collects the parts of all servers in this rank's learner: the state after the same steps on all of them.
+    /// Collects the parts of all servers in this rank's learner, all of them after the same steps.
     pub(in crate::train::groups) fn collect(&mut self) -> Result<()> {
         let server = &mut self.server;
         let counts: Vec<u64> = (server.steps_of.iter().enumerate())
@@ -79,15 +79,15 @@ impl Coordinator<'_, '_> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint now; in turns with several servers after the next step that none of
-    /// them can have passed.
+    /// Writes the last model and the checkpoint now; in round-robin order with several servers, after the next step
+    /// that none of them can have passed.
     pub(super) fn save_soon(&mut self) -> Result<()> {
         let layout = self.server.mail.layout;
         if layout.servers == 1 || self.server.turns.in_turns().is_none() {
             return self.save();
         }
         if self.cut.is_none() {
-            // Another server is ahead by one step of each group at most.
+            // Another server is at most one step per group ahead.
             let cut = self.ledger.done() + 2 * layout.groups as u64;
             let mail = &mut self.server.mail;
             for other in 1..layout.servers {
@@ -104,13 +104,13 @@ impl Coordinator<'_, '_> {
         self.write()
     }
 
-    /// Writes the last model and the checkpoint from what this rank's learner holds.
+    /// Writes the last model and the checkpoint from this rank's learner.
     pub(in crate::train::groups) fn write(&mut self) -> Result<()> {
         let run = &mut self.server.run;
         run.pending = self.ledger.pending();
         let due = run.validation_due;
         run.validation_due |= !self.validating.is_empty();
-        // Nothing is under way between ranks here.
+        // Nothing is in flight between ranks here.
         let saved = run.save(&mut Team::solo(), self.progress);
         run.validation_due = due;
         self.saved_at = Instant::now();

@@ -1,4 +1,4 @@
-//! Validations: which groups score the network, and what becomes of their scores.
+//! Validations: which groups score the network, and what is done with their scores.
 
 use super::Coordinator;
 use crate::error::Result;
@@ -6,7 +6,7 @@ use crate::train::evaluate::Scores;
 use crate::train::groups::link::parsed;
 use crate::train::groups::message::Request;
 
-/// A group that scores the network as it was after so many steps, with these running statistics.
+/// A group that scores the network as it was after this many steps, with these running statistics.
 pub(super) struct Validating {
     pub(super) group: usize,
     pub(super) step: u64,
@@ -14,8 +14,7 @@ pub(super) struct Validating {
 }
 
 impl Coordinator<'_, '_> {
-    /// Takes a group off the list of those that score the network; returns the step that it was to score, if it was on
-    /// it.
+    /// Removes a group from the list of those that score the network; returns the step that it was scoring, if any.
     pub(super) fn stops_validating(&mut self, group: usize) -> Option<u64> {
         let at = self.validating.iter().position(|v| v.group == group)?;
         Some(self.validating.remove(at).step)
@@ -50,7 +49,7 @@ impl Coordinator<'_, '_> {
             return Ok(());
         };
         let scores: Scores = parsed(&text)?;
-        // The network as it was scored; the run has gone on meanwhile.
+        // The network as it was scored; the run has advanced meanwhile.
         let run = &mut self.server.run;
         let parameters = run.learner.network.parameters_mut();
         parameters.update_all(|all| all.copy_from_slice(&values))?;

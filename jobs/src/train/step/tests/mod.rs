@@ -381,7 +381,7 @@ fn parameters_without_gradient_are_told_once() {
     // A run that goes on has told of them, and its next step is not its first.
     let mut later = learner(&[]);
     fill(&mut later, "decoder.classify.weight", 0.0);
-    later.go_on_from(cut.progress);
+    later.resume_from(cut.progress);
     later.step(&batch(), &mut Team::solo()).unwrap();
     assert_eq!(later.take_without_gradient(), None);
 }

@@ -83,7 +83,7 @@ fn overflows_of_late_gradients_find_the_scale_too() {
 #[test]
 fn a_group_finds_its_scale_from_any_step_on() {
     let mut learner = learner(&[TOO_LARGE, HUGE, "training.max_skipped_steps=2"]);
-    learner.go_on_from(LearnerProgress {
+    learner.resume_from(LearnerProgress {
         step: 6,
         ..LearnerProgress::default()
     });

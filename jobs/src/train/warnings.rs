@@ -1,10 +1,10 @@
-//! Warnings about a recipe and its store before the first step: what is allowed but may not be meant.
+//! Warnings before the first step: settings and data that are allowed but probably not intended.
 
 use crate::recipe::{Recipe, Task};
 use squall_data::store::Split;
 use squall_data::{Class, Store};
 
-/// Warns of classes that no training or no validation sample has.
+/// Warns of classes missing from all training or all validation samples.
 pub(super) fn missing_classes(store: &Store) {
     for (split, samples, so) in [
         (Split::Train, "training", "the network cannot learn it"),
@@ -16,7 +16,7 @@ pub(super) fn missing_classes(store: &Store) {
     ] {
         let counts = store.class_counts(split);
         if counts.iter().sum::<u64>() == 0 {
-            // A split without any labels is told of elsewhere.
+            // A split without any labels is reported elsewhere.
             continue;
         }
         for (class, _) in (Class::ALL.iter().zip(counts)).filter(|(_, count)| *count == 0) {
@@ -26,7 +26,7 @@ pub(super) fn missing_classes(store: &Store) {
     }
 }
 
-/// Warns if a run ends before the learning rate has reached that of the recipe.
+/// Warns if a run ends before warm-up reaches the recipe's learning rate.
 pub(super) fn long_warmup(warmup: u64, steps: u64) {
     if warmup > 0 && warmup >= steps {
         let reached = match warmup == steps {
@@ -40,7 +40,7 @@ pub(super) fn long_warmup(warmup: u64, steps: u64) {
     }
 }
 
-/// Warns of training samples that a network of masks and boxes does not read, because they have only masks.
+/// Warns of training samples that a network of masks and boxes does not read because they have only masks.
 pub(super) fn masks_not_read(recipe: &Recipe, store: &Store) {
     let both = recipe.task == Task::Detect && recipe.network.mask_classes > 0;
     if !both || recipe.detection.unlabelled_per_batch > 0 {

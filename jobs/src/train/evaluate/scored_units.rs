@@ -1,4 +1,4 @@
-//! Which samples a validation asks about, and in which clips.
+//! The samples, and the clips of them, that a validation scores.
 
 use crate::clips::{ClipShape, in_time, windows};
 use crate::recipe::{Recipe, Task};
@@ -6,27 +6,27 @@ use squall_data::Store;
 use squall_data::store::Split;
 use std::collections::HashMap;
 
-/// What a network is asked about: samples, or clips of them in which every sample is asked about once.
+/// What a validation scores: single samples, or clips in which every sample is scored once.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::train) enum Asked {
+pub(in crate::train) enum ScoredUnits {
     /// Samples.
     Samples(Vec<usize>),
     /// Clips.
     Clips(ClipShape, Vec<Clip>),
 }
 
-/// A clip of a validation.
+/// One clip of a validation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::train) struct Clip {
-    /// Samples of its frames; the last ones may be one and the same.
+    /// The samples of its frames; the last one may repeat.
     pub frames: Vec<usize>,
-    /// Which answers are judged, and the samples that they are about.
+    /// Pairs of a network output and the sample that it is scored against.
     pub judged: Vec<(usize, usize)>,
 }
 
-impl Asked {
-    /// The validation samples of a store that have labels of the recipe's task, thinned evenly to the recipe's number;
-    /// of a network over time clips are thinned.
+impl ScoredUnits {
+    /// The validation samples of a store that have labels of the recipe's task, thinned evenly to the recipe's limit.
+    /// For a network over time, clips are thinned instead.
     pub(in crate::train) fn of(recipe: &Recipe, store: &Store) -> Self {
         let mut ids = store.ids(Split::Validation);
         let limit = recipe.training.validation_samples;
@@ -53,7 +53,7 @@ impl Asked {
         Self::Clips(shape, thinned(clips.collect(), limit))
     }
 
-    /// Samples asked about.
+    /// Number of samples that are scored.
     pub(in crate::train) fn samples(&self) -> usize {
         match self {
             Self::Samples(ids) => ids.len(),
@@ -61,7 +61,7 @@ impl Asked {
         }
     }
 
-    /// What is dealt to ranks: samples or clips.
+    /// Number of units that are dealt to ranks: samples or clips.
     pub(super) fn units(&self) -> usize {
         match self {
             Self::Samples(ids) => ids.len(),
@@ -69,7 +69,7 @@ impl Asked {
         }
     }
 
-    /// The samples that are read for some units.
+    /// The samples to read for these units.
     pub(super) fn read(&self, units: &[usize]) -> Vec<usize> {
         match self {
             Self::Samples(ids) => units.iter().map(|&unit| ids[unit]).collect(),
@@ -80,7 +80,7 @@ impl Asked {
         }
     }
 
-    /// Samples of a unit in a batch.
+    /// Samples that a unit takes in a batch.
     pub(super) fn frames(&self) -> usize {
         match self {
             Self::Samples(_) => 1,
@@ -88,8 +88,7 @@ impl Asked {
         }
     }
 
-    /// What is judged of a unit that was read as these samples: which answers, and where in a batch of its samples they
-    /// stand.
+    /// For a unit read as these samples, pairs of a scored network output and the position of its sample in the batch.
     pub(super) fn judged(&self, read: &[usize]) -> Vec<(usize, usize)> {
         match self {
             Self::Samples(_) => vec![(0, 0)],
@@ -102,7 +101,7 @@ impl Asked {
         }
     }
 
-    /// Answers of the network about a unit.
+    /// Network outputs per unit.
     pub(super) fn answers(&self) -> usize {
         match self {
             Self::Samples(_) => 1,
@@ -110,7 +109,7 @@ impl Asked {
         }
     }
 
-    /// The place of every sample in the order of all.
+    /// Maps each sample's id to its position in the overall order.
     pub(in crate::train) fn places(&self) -> HashMap<usize, usize> {
         let ids: Vec<usize> = match self {
             Self::Samples(ids) => ids.clone(),
@@ -126,7 +125,7 @@ impl Asked {
     }
 }
 
-/// At most `limit` of them, evenly spaced.
+/// At most `limit` elements, evenly spaced.
 fn thinned<T: Clone>(all: Vec<T>, limit: Option<usize>) -> Vec<T> {
     let count = limit.unwrap_or(all.len()).min(all.len());
     (0..count)
@@ -166,12 +165,12 @@ mod tests {
                 judged: vec![(0, 11)],
             },
         ];
-        let asked = Asked::Clips(shape, clips.to_vec());
-        assert_eq!((asked.units(), asked.samples()), (2, 3));
-        assert_eq!((asked.frames(), asked.answers()), (3, 2));
-        assert_eq!(asked.read(&[1, 0]), [11, 12, 12, 10, 11, 12]);
-        assert_eq!(asked.judged(&[10, 11, 12]), [(0, 0), (1, 2)]);
-        assert_eq!(asked.judged(&[11, 12, 12]), [(0, 0)]);
-        assert_eq!(asked.places(), HashMap::from([(10, 0), (12, 1), (11, 2)]));
+        let scored = ScoredUnits::Clips(shape, clips.to_vec());
+        assert_eq!((scored.units(), scored.samples()), (2, 3));
+        assert_eq!((scored.frames(), scored.answers()), (3, 2));
+        assert_eq!(scored.read(&[1, 0]), [11, 12, 12, 10, 11, 12]);
+        assert_eq!(scored.judged(&[10, 11, 12]), [(0, 0), (1, 2)]);
+        assert_eq!(scored.judged(&[11, 12, 12]), [(0, 0)]);
+        assert_eq!(scored.places(), HashMap::from([(10, 0), (12, 1), (11, 2)]));
     }
 }

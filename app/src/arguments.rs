@@ -1,4 +1,4 @@
-//! What several commands take on the command line.
+//! Command-line parsers and checks shared by several commands.
 
 use crate::failure::Advice;
 use clap::Args;
@@ -7,16 +7,16 @@ use std::ffi::OsString;
 use std::fmt;
 use std::str::FromStr;
 
-/// Cells of the largest grid: every cell takes half a kB of memory, and 0.05 degrees are 26 million of them.
+/// Maximum number of grid cells: each takes half a kB of memory, and a grid of 0.05 degrees has 26 million.
 const MOST_CELLS: usize = 50_000_000;
 
-/// From here on a box is an event: more likely than not.
+/// Default minimum confidence of events: more likely than not.
 pub const MIN_CONFIDENCE: f32 = 0.5;
 
-/// The arguments of a command line of these words; what is not among them has its default.
+/// Parses command-line words; missing arguments have their defaults.
 ///
 /// # Errors
-/// What is wrong with the words.
+/// What is wrong with the arguments.
 pub fn parsed<T: Args>(
     words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
 ) -> anyhow::Result<T> {
@@ -25,7 +25,7 @@ pub fn parsed<T: Args>(
     Ok(T::from_arg_matches(&matches)?)
 }
 
-/// Parses a number that `fits`, or says what is `expected`.
+/// Parses a number that `fits`; the error says what is `expected`.
 pub fn number<T: FromStr>(
     text: &str,
     fits: impl FnOnce(&T) -> bool,
@@ -35,7 +35,7 @@ pub fn number<T: FromStr>(
     number.ok_or_else(|| format!("expected {expected}"))
 }
 
-/// Whether a number is 0 or more, and not infinite.
+/// Whether a number is finite and not negative.
 pub fn is_not_negative(value: &f64) -> bool {
     value.is_finite() && *value >= 0.0
 }
@@ -46,7 +46,7 @@ pub fn wind(text: &str) -> Result<f64, String> {
     number(text, is_not_negative, expected)
 }
 
-/// Parses latitudes x longitudes.
+/// Parses a grid size, latitudes x longitudes.
 pub fn grid(text: &str) -> Result<(usize, usize), String> {
     let parse = || -> Option<(usize, usize)> {
         let (rows, columns) = text.split_once(['x', 'X', '×'])?;
@@ -61,14 +61,14 @@ pub fn grid(text: &str) -> Result<(usize, usize), String> {
     }
 }
 
-/// Parses the name of a calendar.
+/// Parses a calendar name.
 pub fn calendar(name: &str) -> Result<Calendar, String> {
     Calendar::from_cf(name).ok_or_else(|| {
         "expected standard, proleptic_gregorian, noleap, 360_day, all_leap or julian".into()
     })
 }
 
-/// Months of the year, as given.
+/// Months of the year, in the given order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Months(pub Vec<i64>);
 
@@ -121,7 +121,7 @@ pub fn years(text: &str) -> Result<(i64, i64), String> {
     }
 }
 
-/// Refuses a confidence that is no share.
+/// Rejects a confidence outside of 0 to 1.
 pub fn check_confidence(min_confidence: f32) -> anyhow::Result<()> {
     if (0.0..=1.0).contains(&min_confidence) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Files of boxes in the formats of others.
+//! Exports boxes in the formats of other tools.
 
 use crate::input;
 use clap::Args;
@@ -26,29 +26,29 @@ pub struct BoxFormats {
 }
 
 impl BoxFormats {
-    /// The files that are asked for.
+    /// The requested files.
     fn paths(&self) -> impl Iterator<Item = &PathBuf> {
         let all = [&self.boxes_hdf5, &self.boxes_coco, &self.boxes_geojson];
         all.into_iter().flatten()
     }
 
-    /// Whether no format is asked for.
+    /// Whether no format is requested.
     pub fn is_empty(&self) -> bool {
         self.paths().next().is_none()
     }
 
-    /// Refuses files that cannot be written, or are among those that are read, before much is done for them.
+    /// Rejects files that cannot be written, or that are among the inputs, before any work is done.
     pub fn check(&self, inputs: &[&Path]) -> anyhow::Result<()> {
         for path in self.paths() {
             input::keep_inputs(inputs, path)?;
-            // Dropped, it is removed.
+            // Dropping it removes it again.
             Pending::new(path)?.create()?;
         }
         Ok(())
     }
 
-    /// Writes the boxes of a table that are wanted in them, with pixels of `grid`; gives how many one of them had no
-    /// room for, which a warning says, too.
+    /// Writes the boxes of a table in the requested formats, with pixels of `grid`. Returns how many boxes did not fit
+    /// into a format; a warning reports them, too.
     pub fn write(
         &self,
         table: &Path,

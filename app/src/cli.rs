@@ -1,4 +1,4 @@
-//! The command line. Help texts are the reference; the work is in `commands`.
+//! The command line. Help texts are the reference; `commands` does the work.
 
 use crate::commands::*;
 use crate::{output, ranks, threads};
@@ -26,8 +26,8 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// What the process is to be prepared with. Cores of a supervised command are its own: its ranks divide what is
-    /// left to them.
+    /// The thread settings to prepare the process with. A supervised command chooses its own cores: its ranks divide
+    /// those that are left to them.
     pub fn threads(&self) -> threads::Options {
         match self.command {
             Command::Supervise(_) => threads::Options::default(),
@@ -35,7 +35,7 @@ impl Arguments {
         }
     }
 
-    /// Whether it does the same many times, each time with the same warnings: the trials of a search.
+    /// Whether it repeats the same work, and so the same warnings: the trials of a search.
     pub fn repeats_itself(&self) -> bool {
         matches!(self.command, Command::Tune(_))
     }
@@ -66,20 +66,19 @@ pub enum Command {
 }
 
 impl Command {
-    /// Whether it reads, prints and leaves nothing behind, as one process.
-    fn only_tells(&self) -> bool {
+    /// Whether it only reads and prints, in a single process.
+    fn only_prints(&self) -> bool {
         match self {
             Self::Inspect(_) | Self::Score(_) | Self::Summary(_) | Self::Scale(_) => true,
-            Self::Model(model) => model.only_tells(),
+            Self::Model(model) => model.only_prints(),
             _ => false,
         }
     }
 
     /// Runs the chosen subcommand.
     pub fn run(self) -> anyhow::Result<()> {
-        // Ranks would all print the same, and a document that is there twice is none; but a task may have a file of its
-        // own.
-        if self.only_tells() && ranks::number() > 0 && !output::is_own_file() {
+        // Ranks would all print the same document, which would be invalid; but a task may write to its own file.
+        if self.only_prints() && ranks::number() > 0 && !output::is_own_file() {
             tracing::warn!(
                 "process {} does nothing: this command works in one process, and the first of those started tells",
                 ranks::number()

@@ -1,4 +1,4 @@
-//! The command line that makes a page again, written on the page.
+//! Builds the command line that reproduces a page, shown on the page.
 
 use std::fmt::Display;
 
@@ -6,13 +6,13 @@ use std::fmt::Display;
 pub struct CommandLine(String);
 
 impl CommandLine {
-    /// A command with its inputs.
+    /// Creates a command line with its inputs.
     pub fn new(command: &str, inputs: impl IntoIterator<Item = impl Display>) -> Self {
         let words = inputs.into_iter().map(|input| quoted(&input.to_string()));
         Self(words.fold(format!("squall {command}"), |line, word| line + " " + &word))
     }
 
-    /// The same with an option, once for each of its values.
+    /// Adds an option, once for each of its values.
     pub fn with(mut self, option: &str, values: impl IntoIterator<Item = impl Display>) -> Self {
         for value in values {
             self.0 += &format!(" {option} {}", quoted(&value.to_string()));
@@ -20,13 +20,13 @@ impl CommandLine {
         self
     }
 
-    /// The same with an option, unless its value is the usual one.
+    /// Adds an option unless its value is the default.
     pub fn with_other<T: Display + PartialEq>(self, option: &str, value: T, usual: T) -> Self {
         let other = (value != usual).then_some(value);
         self.with(option, other)
     }
 
-    /// The same with an option without a value, if it is given.
+    /// Adds a flag if it is set.
     pub fn with_flag(mut self, option: &str, given: bool) -> Self {
         if given {
             self.0 += &format!(" {option}");
@@ -34,13 +34,13 @@ impl CommandLine {
         self
     }
 
-    /// The command line.
+    /// The quoted command line.
     pub fn text(self) -> String {
         self.0
     }
 }
 
-/// A word, in quotes if it has characters that mean something to a shell.
+/// Quotes a word if it contains characters that are special to a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:,=+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Which device computes.
+//! Selects the compute device.
 
 use crate::failure::Advice;
 use crate::ranks;
@@ -16,7 +16,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Opens the device for all that this process computes from now on.
+    /// Opens the device for all computation of this process.
     ///
     /// # Errors
     /// Errors of the driver and its libraries.
@@ -25,7 +25,7 @@ impl Options {
     }
 }
 
-/// Refuses words of `SQUALL_BACKEND` that mean nothing: who asks for plain loops gets no others without a word.
+/// Rejects invalid values of `SQUALL_BACKEND`: a user who asks for plain loops must not silently get other operations.
 ///
 /// # Errors
 /// Wrong usage.
@@ -44,7 +44,7 @@ fn check_backend(asked: Option<&OsStr>) -> anyhow::Result<()> {
     }
 }
 
-/// Says where NVIDIA's libraries are, and keeps what is compiled for a GPU from one run to the next.
+/// Locates NVIDIA's libraries, and enables the cache of compiled GPU code.
 pub fn prepare() {
     #[cfg(feature = "cuda")]
     {
@@ -62,7 +62,7 @@ pub fn prepare() {
     }
 }
 
-/// What `--version` says of GPUs; nothing in a build without.
+/// The GPU part of `--version`; empty in builds without GPU support.
 pub fn version() -> String {
     #[cfg(feature = "cuda")]
     {

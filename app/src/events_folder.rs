@@ -1,10 +1,9 @@
-//! Folders that `squall events` wrote, as `squall compare` and `squall trends` read them.
+//! Output folders of `squall events`, as inputs of `squall compare` and `squall trends`.
 
 use squall_data::DataError;
 use std::path::{Component, Path, PathBuf};
 
-/// What a side or run is called if nobody says it: its folder, the last folder of a pattern before a wildcard, or the
-/// list.
+/// The default name of a side or run: its folder, the last folder of a pattern before a wildcard, or the list file.
 pub fn own_name(input: &Path) -> String {
     let is_fixed = |part: &Component<'_>| {
         let part = part.as_os_str().to_string_lossy();
@@ -20,7 +19,7 @@ pub fn own_name(input: &Path) -> String {
     } else {
         fixed.file_name()
     };
-    // `.` and `..` have a name where they are.
+    // Resolves `.` and `..` to their names.
     let whole = input.canonicalize().ok();
     let there = || whole.as_deref().and_then(Path::file_name);
     match name.or_else(there) {
@@ -29,8 +28,8 @@ pub fn own_name(input: &Path) -> String {
     }
 }
 
-/// What one run is called if nobody says it: as [`own_name`] says, but where its folder is called `events`, as that of
-/// most runs is, after the folder around it, also where the path does not name that one.
+/// The default name of a single run: as [`own_name`], but if its folder is called `events`, as for most runs, the name
+/// of the parent folder, even if the path does not contain it.
 pub fn run_name(input: &Path) -> String {
     let name = own_name(input);
     if name != "events" {
@@ -45,7 +44,7 @@ pub fn run_name(input: &Path) -> String {
     around(input).or_else(whole).unwrap_or(name)
 }
 
-/// Bytes of the tables of a folder.
+/// Total size in bytes of the tables in a folder.
 pub fn table_bytes(folder: &Path) -> anyhow::Result<u64> {
     let entries = std::fs::read_dir(folder).map_err(DataError::io("read", folder))?;
     let sizes = entries.flatten().filter(|entry| {

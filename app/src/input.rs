@@ -1,5 +1,4 @@
-//! What commands do with their input before they start: open it, say how it was read, refuse it where something is
-//! missing.
+//! Prepares inputs for commands: opens them, reports how they were interpreted, and rejects incomplete ones.
 
 use crate::failure::Advice;
 use anyhow::Context;
@@ -17,12 +16,12 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Opens fields and says, as warnings, what was skipped, guessed or replaced.
+/// Opens fields and warns about everything skipped, guessed or replaced.
 pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
     open_for(input, skip_bad, &Variable::CHANNELS)
 }
 
-/// [`open`] for a command that uses some channels: what concerns others alone is not said.
+/// [`open`] for a command that uses some channels: omits warnings about others.
 pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Result<Archive> {
     let archive = Archive::open_with(input, bad_files(skip_bad))?;
     warn_of(&archive, used);
@@ -58,9 +57,9 @@ pub fn name_of(path: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// A folder's path from the root, however it was spelled; none of one that is not there.
+/// A folder's absolute path, however it was given; `None` if it does not exist.
 pub fn absolute_folder(path: &Path) -> Option<PathBuf> {
-    // The parent of a file in this folder.
+    // The parent of a file in the working directory.
     let path = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -69,7 +68,7 @@ pub fn absolute_folder(path: &Path) -> Option<PathBuf> {
     path.canonicalize().ok()
 }
 
-/// Refuses to write among the fields that are read: what is written there would be read with them the next time.
+/// Rejects output among the input fields: the next run would read it along with them.
 pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
     let folders: BTreeSet<&Path> = archive.paths().filter_map(Path::parent).collect();
     let Some(out_folder) = absolute_folder(out) else {
@@ -87,7 +86,7 @@ pub fn keep_apart(archive: &Archive, out: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Refuses an output that is one of the files that are read.
+/// Rejects an output that is one of the inputs.
 pub fn keep_inputs(inputs: &[&Path], out: &Path) -> anyhow::Result<()> {
     let Ok(whole) = out.canonicalize() else {
         return Ok(()); // not there yet
@@ -102,7 +101,7 @@ pub fn keep_inputs(inputs: &[&Path], out: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Whether the times of two axes are of one calendar, or all of them since the two Gregorian ones are one.
+/// Whether the times of two axes are in one calendar, or all of them since the two Gregorian ones coincide.
 pub fn are_of_one_calendar(times: &[Time], others: &[Time]) -> bool {
     let are_known_to = |times: &[Time], others: &[Time]| match others.first() {
         Some(other) => (times.iter()).all(|time| time.instant_in(other.calendar()).is_some()),
@@ -111,7 +110,7 @@ pub fn are_of_one_calendar(times: &[Time], others: &[Time]) -> bool {
     are_known_to(times, others) && are_known_to(others, times)
 }
 
-/// Refuses a calendar whose dates are not the same days as those of the expected one.
+/// Rejects a calendar whose dates are not the same days as in the expected one.
 pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<(), DataError> {
     if found.has_dates_of(expected) {
         return Ok(());
@@ -119,7 +118,7 @@ pub fn same_dates(input: &str, found: Calendar, expected: Calendar) -> Result<()
     Err(DataError::mismatch("calendar", input, expected, found))
 }
 
-/// Refuses another grid than the expected one; `what` says of what it is.
+/// Rejects a grid other than the expected one; `what` describes its origin.
 pub fn same_grid(
     what: &'static str,
     input: &str,
@@ -133,7 +132,7 @@ pub fn same_grid(
     Err(DataError::mismatch(what, input, expected, found))
 }
 
-/// Refuses masks none of which is at a time of the fields; both come with what the user calls them.
+/// Rejects masks without any time of the fields; both come with their names for messages.
 pub fn some_times(
     (input, masks): (&str, &MaskArchive),
     (fields_input, fields): (&str, &Archive),
@@ -147,19 +146,18 @@ pub fn some_times(
     Err(DataError::no_input(input, reason))
 }
 
-/// Attribute of mask files: the file, or the words, that they were made of.
+/// Attribute of mask files: their source file or a description.
 pub const ORIGIN: &str = "squall_input";
 
-/// What a mask file says that it was made of.
+/// The recorded source of a mask file.
 fn origin_of(path: &Path) -> Option<String> {
     About::read(path).ok()?.attributes.remove(ORIGIN)
 }
 
-/// Warns if the files that masks were made of, as far as they say, are none of the fields: times of two runs may be the
-/// same.
+/// Warns if the recorded source files of masks are not among the fields: two runs may have the same times.
 pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
     let paths: Vec<&Path> = masks.paths().collect();
-    // Fields may be those of a part of the times.
+    // The fields may cover only some of the times.
     let looked_at = [0, paths.len() / 2, paths.len().saturating_sub(1)];
     let told = looked_at.iter().filter_map(|at| {
         let path = *paths.get(*at)?;
@@ -182,7 +180,7 @@ pub fn compare_origin(masks: &MaskArchive, fields: &Archive) {
     }
 }
 
-/// Warns if masks of the same times, as far as both say, were made of different files: they may be of two runs.
+/// Warns if masks of the same times have different recorded sources: they may belong to two runs.
 pub fn compare_origins(predicted: &MaskArchive, truth: &MaskArchive, shared: &[(usize, usize)]) {
     let told = |masks: &MaskArchive, index: usize| {
         origin_of(masks.source_of(index)).filter(|origin| origin.contains(".nc"))
@@ -210,12 +208,12 @@ pub fn compare_origins(predicted: &MaskArchive, truth: &MaskArchive, shared: &[(
     }
 }
 
-/// Whether words on where masks come from name one of these files, or no files at all.
+/// Whether a mask's recorded source is one of these files, or not a file at all.
 fn is_among(told: &str, names: &[&OsStr]) -> bool {
     !told.contains(".nc") || (names.iter()).any(|name| told.contains(&*name.to_string_lossy()))
 }
 
-/// What `--skip-bad` asks for.
+/// The handling of bad files that `--skip-bad` selects.
 pub fn bad_files(skip_bad: bool) -> BadFiles {
     if skip_bad {
         BadFiles::Skip
@@ -224,12 +222,12 @@ pub fn bad_files(skip_bad: bool) -> BadFiles {
     }
 }
 
-/// Files of a time that are named where there are many.
+/// Maximum number of a time's files named in a message.
 const MOST_FILES: usize = 3;
 
-/// Refuses input that lacks channels, naming all of them at once and the first time that is without.
+/// Rejects input that lacks channels, naming all of them and the first time without them.
 ///
-/// Where incomplete times may be left out (`--skip-bad`), only a channel that no time has is lacking.
+/// If incomplete times may be skipped (`--skip-bad`), only channels that exist at no time are missing.
 pub fn require(
     archive: &Archive,
     needed: &[Variable],
@@ -247,7 +245,7 @@ pub fn require(
     };
     let files = archive.files_at(index).map(|path| path.display());
     let mut files: Vec<String> = files.map(|path| format!("`{path}`")).collect();
-    // CMIP has a file for each variable.
+    // CMIP has one file per variable.
     if let Some(more) = files.len().checked_sub(MOST_FILES).filter(|more| *more > 1) {
         files.truncate(MOST_FILES);
         files.push(format!("{more} more files"));
@@ -278,7 +276,7 @@ pub fn require(
     ))
 }
 
-/// Names of channels in a sentence.
+/// Lists names of channels for a sentence.
 fn names(channels: &[Variable]) -> String {
     let names: Vec<&str> = channels.iter().map(|v| v.name()).collect();
     if names.is_empty() {
@@ -288,10 +286,10 @@ fn names(channels: &[Variable]) -> String {
     }
 }
 
-/// The channels of a list of names, or of what an archive has.
+/// The channels in a list of names, or those available in an archive.
 ///
-/// Without names those that every time has; where incomplete times may be left out, those that most times have. What is
-/// left out although some times have it is warned of.
+/// Without names, those that every time has; if incomplete times may be skipped, those that most times have. Warns
+/// about dropped channels that some times have.
 pub fn channels(
     asked: &[String],
     archive: &Archive,
@@ -317,7 +315,7 @@ pub fn channels(
             _ => left_out.push(variable),
         }
     }
-    // At how many times, and where first, is among the archive's problems.
+    // The archive's problems already say how many times lack it, and which is the first.
     if !left_out.is_empty() {
         let why = if skip_bad {
             "at half of the times or more missing"
@@ -329,16 +327,16 @@ pub fn channels(
     Ok(kept)
 }
 
-/// A file's absolute path, and the facts (such as length and time of change) that tell it from an earlier file of that
-/// name.
+/// A file's absolute path, and the facts (such as length and modification time) that distinguish it from an earlier
+/// file of that name.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {
-    // A file that is not there keeps the name it was given.
+    // A missing file keeps its given name.
     let whole = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     (whole.display().to_string(), FileFacts::of(path))
 }
 
-/// The files of an input, named from the folder that holds all of them, wherever that is; what tells each from what was
-/// under its name before, and [`a_sample`] of it, because names and dates of two runs may be the same.
+/// The files of an input, with names relative to their common folder. Each has its facts and [`a_sample`] of its
+/// contents, because two runs may have the same names and dates.
 pub fn files_below<'p>(
     paths: impl Iterator<Item = &'p Path>,
 ) -> Vec<(String, FileFacts, Option<u64>)> {
@@ -361,7 +359,7 @@ pub fn files_below<'p>(
     whole.iter().map(facts).collect()
 }
 
-/// A number for what stands in the middle of a file, where netCDF has values of fields.
+/// A hash of the middle of a file, where netCDF stores values of fields.
 fn a_sample(path: &Path) -> std::io::Result<u64> {
     let mut file = File::open(path)?;
     file.seek(SeekFrom::Start(file.metadata()?.len() / 2))?;
@@ -370,10 +368,10 @@ fn a_sample(path: &Path) -> std::io::Result<u64> {
     Ok(xxh3_64(&bytes))
 }
 
-/// A name for all that would change a result: 32 digits, because it stands in every state of a run.
+/// A hash of everything that would change a result: 32 digits, to be stored in every saved state.
 ///
 /// # Errors
-/// A bug, where something of it is no JSON.
+/// If it cannot be serialised, which is a bug.
 pub fn fingerprint(facts: &impl Serialize) -> anyhow::Result<String> {
     let facts = serde_json::to_vec(facts).context("naming the run")?;
     Ok(format!("{:032x}", xxh3_128(&facts)))

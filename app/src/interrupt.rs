@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM, and SIGUSR1 and SIGUSR2 of batch systems near a job's time limit: finish the step at hand, save,
-//! leave with the exit code that says "run me again".
+//! Handles SIGINT, SIGTERM, and the SIGUSR1 and SIGUSR2 that batch systems send near the time limit: finishes the
+//! current step, saves, and exits with the code that means "run me again".
 
 use crate::failure::{Advice, INTERRUPTED};
 use squall_data::DataError;
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Signals so soon after the first are taken for the same one; a later one ends the program at once. What is started
-/// under `squall supervise` or a launcher hears a Ctrl-C of the terminal twice: itself, and from above.
+/// Signals within this time after the first count as the same one; a later one ends the program at once. A process
+/// under `squall supervise` or a launcher receives a terminal's Ctrl-C twice: directly, and forwarded.
 const ONE_SIGNAL: Duration = Duration::from_secs(1);
 
-/// The flag that the first signal sets; a second signal, a second later or more, ends the program at once.
+/// Returns the flag that the first signal sets; a second signal, at least a second later, ends the program at once.
 pub fn flag() -> Arc<AtomicBool> {
     let stop = STOP.get_or_init(|| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -50,15 +50,15 @@ pub fn flag() -> Arc<AtomicBool> {
     stop.clone()
 }
 
-/// Lets the limit of a shell or a batch system on the size of a file (`ulimit -f`) fail the write that passes it, which
-/// is told like a full disk. The system's signal would end the program without a word.
+/// Makes writes beyond the file size limit of a shell or batch system (`ulimit -f`) fail like on a full disk. By
+/// default the system's signal would end the program without a message.
 pub fn outlive_file_size_limit() {
     let passed = Arc::new(AtomicBool::new(false));
-    // Where the handler cannot be set, all is as without it.
+    // Without the handler the default behaviour remains.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGXFSZ, passed);
 }
 
-/// [`DataError::Interrupted`] if a signal has arrived.
+/// Returns [`DataError::Interrupted`] if a signal has arrived.
 pub fn check() -> Result<(), DataError> {
     if flag().load(Ordering::Relaxed) {
         Err(DataError::Interrupted)
@@ -67,7 +67,7 @@ pub fn check() -> Result<(), DataError> {
     }
 }
 
-/// As [`check`], for work that begins anew the next time, as the hint says.
+/// Like [`check`], for work that starts over the next time, as the hint says.
 pub fn check_whole() -> anyhow::Result<()> {
     check().map_err(|interrupted| {
         let hint = "run the same command again: it begins anew";
@@ -75,7 +75,7 @@ pub fn check_whole() -> anyhow::Result<()> {
     })
 }
 
-/// The error of a run that a signal ended.
+/// The error for a run ended by a signal.
 pub fn stopped() -> anyhow::Error {
     DataError::Interrupted.into()
 }

@@ -11,18 +11,18 @@ use tracing_subscriber::fmt::format::{FmtSpan, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Only warnings are wanted.
+/// Whether only warnings are logged.
 static QUIET: AtomicBool = AtomicBool::new(false);
 
-/// Whether nobody hears what is no warning, of all ranks: what is only told need not be found out.
+/// Whether nothing below warnings is logged, on any rank: purely informative work can then be skipped.
 pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Starts logging, of the rank of this number. `RUST_LOG` overrides the flags. `warnings_once`: what is warned of in the
-/// same words again is not said again.
+/// Starts logging on this rank. `RUST_LOG` overrides the flags. With `warnings_once`, repeated identical warnings are
+/// dropped.
 pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
-    // If there are several ranks, the first tells what all do.
+    // With several ranks, the first one logs on behalf of all.
     let level = match (quiet || rank > 0, verbose) {
         (true, _) => "warn",
         (false, 0) => "warn,squall=info",
@@ -44,7 +44,7 @@ pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
     let subscriber = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
-        // It would report that nobody reads standard error on standard error, and panic.
+        // It would report on standard error that standard error has no reader, and panic.
         .log_internal_errors(false)
         .with_ansi(colour)
         .with_target(false)
@@ -53,7 +53,7 @@ pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
         .map_event_format(|format| Lines {
             format,
             rank,
-            told: warnings_once.then(Mutex::default),
+            seen: warnings_once.then(Mutex::default),
         })
         .finish();
     // A second start (tests in one process) keeps the first subscriber.
@@ -63,20 +63,20 @@ pub fn start(rank: usize, (verbose, quiet): (u8, bool), warnings_once: bool) {
     }
 }
 
-/// Whether the environment asks for no colours: by `NO_COLOR` with any value (no-color.org), or by a terminal without
-/// them.
+/// Whether the environment disables colours: `NO_COLOR` with any value (no-color.org), or a terminal without colour
+/// support.
 fn is_uncoloured(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     variable("NO_COLOR").is_some_and(|value| !value.is_empty())
         || variable("TERM").is_some_and(|name| name == "dumb")
 }
 
-/// A format that says which rank a line is of, unless it is the first, and leaves out warnings which were told before,
-/// but for those with values beside their words, such as a step: these are of one trial, and others may have the same.
+/// A log format that adds the rank, unless it is the first, and drops repeated warnings. Warnings with fields besides
+/// their text, such as a step, are never dropped: they belong to one trial, and others may have the same text.
 struct Lines<F> {
     format: F,
     rank: usize,
-    /// The warnings so far; none where each is told as often as it comes.
-    told: Option<Mutex<HashSet<String>>>,
+    /// Warnings logged so far; `None` if repetitions are kept.
+    seen: Option<Mutex<HashSet<String>>>,
 }
 
 impl<S, N, F> FormatEvent<S, N> for Lines<F>
@@ -91,14 +91,14 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        if let Some(told) = &self.told
+        if let Some(seen) = &self.seen
             && *event.metadata().level() == Level::WARN
             && event.metadata().fields().len() == 1
         {
             let mut line = String::new();
             (self.format).format_event(context, Writer::new(&mut line), event)?;
-            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-            if !told.insert(line) {
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if !seen.insert(line) {
                 return Ok(());
             }
         }
@@ -154,7 +154,7 @@ mod tests {
             .map_event_format(|format| Lines {
                 format,
                 rank,
-                told: Some(Mutex::default()),
+                seen: Some(Mutex::default()),
             })
             .finish();
         tracing::subscriber::with_default(subscriber, || {

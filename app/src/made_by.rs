@@ -1,4 +1,4 @@
-//! By which rules or network masks were made, number by number.
+//! Lists the rules or network that made masks, number by number.
 
 use serde_json::{Map, Value};
 use squall_data::Class;
@@ -32,20 +32,19 @@ pub fn classes_of_boxes(said: &BTreeMap<String, String>) -> Vec<Class> {
     Class::TRACKED.into_iter().filter(named).collect()
 }
 
-/// Attributes of masks: the numbers of the rules as they were asked for, and as they were applied. The second has all of
-/// the first in it.
+/// Mask attributes: the requested thresholds, and those applied, which include all of the former.
 const THRESHOLDS: &str = "thresholds";
 pub const THRESHOLDS_APPLIED: &str = "thresholds_applied";
 
-/// Of a number that was adapted to the grid: what was applied, what it is at a quarter of a degree, for which it is
-/// published, and the factor between both, if there is one.
+/// Keys of an adapted threshold: the applied value, its value at a quarter of a degree, for which it is published, and
+/// the factor between both, if any.
 pub const APPLIED: &str = "applied";
 pub const AT_QUARTER_DEGREE: &str = "at_quarter_degree";
 pub const FACTOR: &str = "factor";
 
-/// What attributes of masks say ([`squall_data::mask_file::MaskArchive::made_by`]): one number after the other, each
-/// with its name, where they hold a table of numbers; of numbers that were adapted to the grid those that were applied,
-/// followed by what they were made of.
+/// Flattens attributes of masks ([`squall_data::mask_file::MaskArchive::made_by`]): tables of numbers become one named
+/// number after the other. Thresholds adapted to the grid have their applied value, followed by what it was computed
+/// from.
 pub fn numbers(attributes: &[(&str, String)]) -> Vec<(String, String)> {
     let mut told = Vec::new();
     let tells_applied = attributes
@@ -59,14 +58,14 @@ pub fn numbers(attributes: &[(&str, String)]) -> Vec<(String, String)> {
                     add_numbers(key.clone(), part, &mut told);
                 }
             }
-            // In `statistics.nc` each has a line.
+            // `statistics.nc` has one line for each.
             _ => told.push((name.to_string(), text.replace('\n', " "))),
         }
     }
     told
 }
 
-/// Those of [`numbers`] that were adapted to the grid, of the numbers that were applied.
+/// Those of [`numbers`] that were adapted to the grid, from the applied thresholds.
 pub fn adapted_numbers(applied: &str) -> Vec<(String, String)> {
     let mut told = numbers(&[(THRESHOLDS_APPLIED, applied.into())]);
     told.retain(|(_, value)| value.contains(squall_climate::compare::ADAPTED));
@@ -88,7 +87,7 @@ fn add_numbers(name: String, value: &Value, told: &mut Vec<(String, String)>) {
     }
 }
 
-/// What was applied, and of what it was made, if that is what a table holds.
+/// The applied value and its derivation, if the table holds an adapted threshold.
 fn adapted(table: &Map<String, Value>) -> Option<String> {
     let (applied, published) = (table.get(APPLIED)?, table.get(AT_QUARTER_DEGREE)?);
     let factor = table.get(FACTOR).map(short);
@@ -100,7 +99,7 @@ fn adapted(table: &Map<String, Value>) -> Option<String> {
     ))
 }
 
-/// A number in four digits.
+/// Formats a number with four digits.
 fn short(value: &Value) -> String {
     let rounded = (value.as_f64()).and_then(|number| format!("{number:.3e}").parse::<f64>().ok());
     rounded.map_or_else(

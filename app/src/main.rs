@@ -46,15 +46,15 @@ fn main() -> ExitCode {
         Err(error) => {
             let rank = ranks::number();
             std::thread::sleep(ranks::patience(rank, &error));
-            match ranks::is_told_by_first(rank, &error) {
+            match ranks::leaves_report_to_first(rank, &error) {
                 true => failure::INTERRUPTED,
                 false => failure::report(&error),
             }
         }
     };
     if squall_data::netcdf_file::has_failed() {
-        // HDF5's exit handler crashes after a failed write. This ends the process without exit handlers, and so
-        // standard output is flushed here, as Rust does at a normal end.
+        // HDF5's exit handler crashes after a failed write, so this ends the process without exit handlers. Standard
+        // output is flushed here, as Rust does on normal exit.
         let _ = std::io::stdout().flush();
         signal_hook::low_level::exit(code.into());
     }

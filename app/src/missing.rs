@@ -1,19 +1,19 @@
-//! How much of the fields that a command reads is missing, told once in the end.
+//! Counts missing values in the fields that a command reads, and reports them once at the end.
 
 use crate::plan::counted;
 use squall_data::{DataError, Snapshot, Variable, wire};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// How many values of each variable are missing, of how many.
+/// Numbers of missing values and of all values, per variable.
 #[derive(Debug, Default)]
 pub struct Missing(Mutex<Counts>);
 
-/// Values that are missing and all values of each variable.
+/// Missing values and all values of each variable.
 type Counts = BTreeMap<Variable, (u64, u64)>;
 
 impl Missing {
-    /// Counts those of a time.
+    /// Adds the counts of a time.
     pub fn note(&self, snapshot: &Snapshot) {
         let planes = snapshot.variables.iter().zip(snapshot.fields.outer_iter());
         let counted = planes.map(|(variable, plane)| {
@@ -23,20 +23,20 @@ impl Missing {
         self.add(counted.collect());
     }
 
-    /// Counts what another rank counted.
+    /// Adds the counts of another rank.
     ///
     /// # Errors
-    /// [`DataError`] if the bytes are not those of [`Self::to_bytes`].
+    /// [`DataError`] if the bytes do not come from [`Self::to_bytes`].
     pub fn add_bytes(&self, bytes: &[u8]) -> Result<(), DataError> {
         let counts: Vec<(Variable, u64, u64)> = wire::from_bytes(bytes)?;
         self.add(counts);
         Ok(())
     }
 
-    /// What was counted, for another rank.
+    /// Serialises the counts for another rank.
     ///
     /// # Errors
-    /// [`DataError`] if there is no memory.
+    /// [`DataError`] if serialisation fails.
     pub fn to_bytes(&self) -> Result<Vec<u8>, DataError> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let counts = all
@@ -53,14 +53,14 @@ impl Missing {
         }
     }
 
-    /// Says it, and what follows from it, if anything is missing.
+    /// Warns about missing values, if any, and their consequences.
     pub fn say(&self, what_follows: &str) {
         if let Some(sentence) = self.sentence() {
             tracing::warn!("{sentence} of the fields are missing: {what_follows}");
         }
     }
 
-    /// `0.30 % of TMQ and 2.0 % of PSL`; none where nothing is missing.
+    /// `0.30 % of TMQ and 2.0 % of PSL`; `None` if nothing is missing.
     fn sentence(&self) -> Option<String> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let some = all.iter().filter(|(_, (missing, _))| *missing > 0);

@@ -1,17 +1,17 @@
-//! Results to standard output: the only place that prints them.
+//! Writes results to standard output: the only place that does.
 
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::Write;
 
-/// Writes a result for people.
+/// Writes a result as text.
 pub fn text(result: &impl Display) -> anyhow::Result<()> {
     line(format_args!("{}", printable(&result.to_string())))
 }
 
-/// The text with escapes for control characters but ends of lines and tabs: names from files could otherwise move a
-/// terminal's cursor, or change what stands there.
+/// Escapes control characters except line ends and tabs: names from files could otherwise move a terminal's cursor or
+/// alter its contents.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let is_harmless = |c: char| !c.is_control() || matches!(c, '\n' | '\t');
     if text.chars().all(is_harmless) {
@@ -27,12 +27,12 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     escaped.into()
 }
 
-/// Writes a result for programs: one JSON document.
+/// Writes a result as one JSON document.
 pub fn json(result: &impl Serialize) -> anyhow::Result<()> {
     line(format_args!("{}", serde_json::to_string_pretty(result)?))
 }
 
-/// Writes a result for programs if that is asked for, else for people.
+/// Writes a result as JSON if requested, otherwise as text.
 pub fn result(result: &(impl Serialize + Display), for_programs: bool) -> anyhow::Result<()> {
     if for_programs {
         json(result)
@@ -41,19 +41,19 @@ pub fn result(result: &(impl Serialize + Display), for_programs: bool) -> anyhow
     }
 }
 
-/// Writes a result for programs on one line.
+/// Writes a result as one line of JSON.
 pub fn json_line(result: &impl Serialize) -> anyhow::Result<()> {
     line(format_args!("{}", serde_json::to_string(result)?))
 }
 
-/// Whether standard output is a file, which other processes of a job do not share as they do a terminal or a pipe.
+/// Whether standard output is a file, which processes of a job, unlike a terminal or a pipe, do not share.
 pub fn is_own_file() -> bool {
     std::fs::metadata("/proc/self/fd/1").is_ok_and(|output| output.is_file())
 }
 
 fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     match writeln!(std::io::stdout().lock(), "{text}") {
-        // The reader of a pipe may stop early (`| head`): that is no failure.
+        // A pipe's reader may stop early (`| head`): not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
     }

@@ -1,5 +1,5 @@
-//! Refuses to write into a folder that holds what another command wrote: readers take all masks, or all tables, of a
-//! folder for those of one run.
+//! Prevents writing into another command's output folder: readers take all masks, or all tables, of a folder for those
+//! of one run.
 
 use crate::failure::Advice;
 use squall_climate::stream::is_result;
@@ -7,12 +7,12 @@ use squall_data::store::INDEX_FILE;
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// What a command writes into its folder.
+/// The contents that a command writes into its folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
     /// Fields of `squall simulate`.
     Fields,
-    /// The truth beside them.
+    /// The truth of `squall simulate`.
     Truth,
     /// Masks and tables of `squall label`.
     Labels,
@@ -26,13 +26,13 @@ pub enum Holds {
     Search,
     /// Tables of `squall events`.
     Events,
-    /// What `squall compare` writes.
+    /// Output of `squall compare`.
     Changes,
-    /// What `squall trends` writes.
+    /// Output of `squall trends`.
     Trends,
 }
 
-/// Names of files by which a folder is recognised, what such a folder holds, and the words for it.
+/// File names that identify a folder's contents, and the description of these.
 const KNOWN: [(&str, Holds, &str); 12] = [
     ("run.txt", Holds::Truth, "the truth of a simulated run"),
     ("objects.csv", Holds::Labels, "tables of labels"),
@@ -50,11 +50,11 @@ const KNOWN: [(&str, Holds, &str); 12] = [
 
 const TRAINING: &str = "a run of `squall train`";
 
-/// The list that an inference keeps of what it has finished.
+/// The log of finished files of an inference.
 const FINISHED: &str = "finished.jsonl";
 
 impl Holds {
-    /// Whether a netCDF file of this name is one that the command writes.
+    /// Whether the command writes a netCDF file of this name.
     fn writes(self, name: &str) -> bool {
         match self {
             Self::Fields => name.starts_with("squall_"),
@@ -67,7 +67,7 @@ impl Holds {
         }
     }
 
-    /// A sentence on which commands read such a folder.
+    /// A sentence that names the commands which read this folder.
     fn taken_by(self) -> &'static str {
         match self {
             Self::Fields => "`squall label` and `squall infer` take it",
@@ -87,9 +87,9 @@ impl Holds {
         }
     }
 
-    /// What a file of this name says about its folder, unless it is one that the command itself writes.
+    /// Describes the foreign contents that a file name indicates; `None` if the command itself writes this file.
     fn stranger(self, name: &str, beside: &BTreeSet<String>) -> Option<&'static str> {
-        // Events of boxes may lie beside them: `squall report` and `squall score` take such a folder.
+        // Events of boxes may be next to them: `squall report` and `squall score` accept this folder.
         let are_both = beside.contains(FINISHED) && matches!(self, Self::Masks | Self::Events);
         if are_both && (is_result(name) || name == FINISHED) {
             return None;
@@ -97,7 +97,7 @@ impl Holds {
         if name.ends_with(".nc") {
             return (!self.writes(name)).then_some("masks or fields");
         }
-        // The truth of a simulated run has tables of the same names as labels and events.
+        // The truth of a simulated run has tables with the same names as labels and events.
         if self == Self::Truth && ["objects.csv", "tracks.csv"].contains(&name) {
             return None;
         }
@@ -106,15 +106,14 @@ impl Holds {
     }
 }
 
-/// What a folder of one of our commands holds, and which commands read it; none for other folders.
+/// Describes the contents of an output folder of ours and the commands that read it; `None` for other folders.
 pub fn told(folder: &Path) -> Option<String> {
     let is_there = |name: &str| folder.join(name).is_file();
     let (_, holds, what) = KNOWN.iter().find(|(name, ..)| is_there(name))?;
     Some(format!("it holds {what}: {}", holds.taken_by()))
 }
 
-/// Refuses a folder that holds what another command wrote. What the same command wrote is no reason: it is continued or
-/// replaced.
+/// Rejects a folder with another command's output. The same command's output is continued or replaced.
 pub fn check(out: &Path, own: Holds) -> anyhow::Result<()> {
     let entries = std::fs::read_dir(out).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -122,7 +121,7 @@ pub fn check(out: &Path, own: Holds) -> anyhow::Result<()> {
     let strangers = names
         .iter()
         .filter_map(|name| Some((name, own.stranger(name, &names)?)));
-    // Masks and fields first: they say more about a folder than the tables beside them.
+    // Masks and fields first: they describe a folder better than tables next to them.
     let told = strangers.min_by_key(|(name, _)| !name.ends_with(".nc"));
     match told {
         Some((name, what)) => Err(Advice::usage(

@@ -1,17 +1,17 @@
-//! What a long command will read, write and need, said before it starts.
+//! The plan of a long command (what it will read, write and need), logged before it starts.
 
 use std::fmt;
 
 /// Sizes and times of a run, estimated from shapes and measured rates.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// What is about to happen: "label 240 times of 192 x 288".
+    /// Description of the work: "label 240 times of 192 x 288".
     pub work: String,
     /// Bytes to be read.
     pub read: u64,
     /// Bytes to be written.
     pub write: u64,
-    /// Bytes of memory at the peak.
+    /// Peak memory in bytes.
     pub memory: u64,
     /// Seconds, if a rate is known.
     pub seconds: Option<f64>,
@@ -43,7 +43,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// So many of something in words: 1 track, 12 tracks, 0 boxes.
+/// Formats a count with its noun: 1 track, 12 tracks, 0 boxes.
 pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, word: &str) -> String {
     let ending = match word.ends_with('x') {
         _ if count == N::from(1) => "",
@@ -53,7 +53,7 @@ pub fn counted<N: fmt::Display + PartialEq + From<u8>>(count: N, word: &str) -> 
     format!("{count} {word}{ending}")
 }
 
-/// A size in words: 1.23 GB.
+/// Formats a size: 1.23 GB.
 pub fn bytes(size: u64) -> String {
     let size = size as f64;
     match size {
@@ -64,7 +64,7 @@ pub fn bytes(size: u64) -> String {
     }
 }
 
-/// Operations in words: 1.31 TF.
+/// Formats a number of operations: 1.31 TF.
 pub fn operations(flops: u64) -> String {
     match flops as f64 {
         f if f >= 1e12 => format!("{:.2} TF", f / 1e12),
@@ -73,7 +73,7 @@ pub fn operations(flops: u64) -> String {
     }
 }
 
-/// A time in words: 3 min 20 s.
+/// Formats a duration: 3 min 20 s.
 pub fn duration(seconds: f64) -> String {
     let whole = seconds.round().max(1.0) as u64;
     match whole {
@@ -83,7 +83,7 @@ pub fn duration(seconds: f64) -> String {
     }
 }
 
-/// The highest memory use of this process so far, in bytes; 0 where the system does not say.
+/// Peak memory of this process so far, in bytes; 0 if the system does not report it.
 pub fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -1,20 +1,20 @@
-//! Progress: a bar on a terminal, plain lines otherwise, nothing with --quiet.
+//! Progress display: a bar on a terminal, plain lines otherwise, nothing with --quiet.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Time between two plain lines.
+/// Interval between plain lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How far a long command is.
+/// The progress of a long command.
 pub struct Progress {
     bar: ProgressBar,
     plain: bool,
     name: &'static str,
     last_line: Instant,
     last_position: usize,
-    /// Where this call began, for its rate: a continued run does not begin at 0.
+    /// Start position and time of this call, for its rate: a continued run does not start at 0.
     first: (usize, Instant),
 }
 
@@ -46,7 +46,7 @@ impl Progress {
         }
     }
 
-    /// Sets the total and how much of it was done before.
+    /// Sets the total and the amount already done.
     pub fn start(&mut self, total: usize, done: usize) {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
@@ -74,7 +74,7 @@ impl Progress {
         }
     }
 
-    /// Says something without disturbing the bar.
+    /// Prints a note without disturbing the bar.
     pub fn note(&self, text: &str) {
         self.bar.suspend(|| tracing::info!("{text}"));
     }

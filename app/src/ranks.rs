@@ -1,4 +1,4 @@
-//! The ranks that this process is one of: by MPI where a launcher started several.
+//! This process as one of several MPI ranks, if a launcher started it.
 
 use crate::failure::{Advice, INPUT, INTERRUPTED, USAGE, classify};
 use crate::threads::{self, Placement};
@@ -9,62 +9,62 @@ use squall_jobs::staging::node_number;
 use squall_jobs::train::Team;
 use std::time::Duration;
 
-/// How long a rank waits for another where no recipe says otherwise: nodes may check copies of very different sizes.
+/// Default limit of waits between ranks: nodes may have to check copies of very different sizes.
 const LONGEST_WAIT: Duration = Duration::from_secs(900);
 
-/// How long a rank waits for another rank, which failed, to say why and to end the job.
-const FOR_THE_OTHER: Duration = Duration::from_secs(6);
+/// How long a rank waits for a failed rank to report its error and end the job.
+const WAIT_FOR_FAILED_RANK: Duration = Duration::from_secs(6);
 
-/// How long a rank waits for the first rank to report an error that most likely all ranks have, and to end the job,
-/// which takes a busy machine a second or two.
-const FOR_THE_FIRST: Duration = Duration::from_secs(4);
+/// How long a rank waits for the first rank to report an error that all ranks probably share, and to end the job, which
+/// takes a second or two on a busy machine.
+const WAIT_FOR_FIRST_RANK: Duration = Duration::from_secs(4);
 
-/// How long a rank that a signal ended waits for the first rank to say so: some launchers end all ranks with the first
-/// that leaves.
-const FOR_THE_SAME_WORDS: Duration = Duration::from_millis(500);
+/// How long an interrupted rank waits for the first rank to report the interruption: some launchers kill all ranks when
+/// the first one exits.
+const WAIT_FOR_INTERRUPT_REPORT: Duration = Duration::from_millis(500);
 
-/// How long ranks that gave up have to print why, before the job ends because no group is left.
-const FOR_LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long ranks that gave up have to print the reason, before the job ends because no group is left.
+const TIME_TO_REPORT: Duration = Duration::from_secs(2);
 
-/// The variable of the environment that overrides [`LONGEST_WAIT`], in seconds.
+/// Environment variable that overrides [`LONGEST_WAIT`], in seconds.
 const STALL_VARIABLE: &str = "SQUALL_STALL_SECONDS";
 
-/// What a launcher says in the environment; nothing where there is none.
+/// The launcher's settings for this process; `None` without a launcher.
 pub fn launch() -> Option<Launch> {
     let launch = Launch::detect(|name| std::env::var(name).ok());
     launch.ok().flatten()
 }
 
-/// The rank that a launcher gave this process; the first where there is none.
+/// This process's rank; 0 without a launcher.
 pub fn number() -> usize {
     launch().map_or(0, |launch| launch.rank)
 }
 
-/// Whether a launcher started several processes, of which this is one.
+/// Whether a launcher started several processes, including this one.
 pub fn of_a_launcher() -> bool {
     launch().is_some_and(|launch| launch.size > 1)
 }
 
-/// Whether a command failed because another rank does the same work in the same folder. It should then end with
-/// success: a failure would make the launcher end the other rank, too.
-pub fn another_works(error: &anyhow::Error) -> bool {
+/// Whether a command failed because another rank does the same work in the same folder. It should then exit
+/// successfully: with a failure the launcher would kill the other rank, too.
+pub fn another_rank_works(error: &anyhow::Error) -> bool {
     of_a_launcher() && matches!(error.downcast_ref(), Some(JobError::Locked { .. }))
 }
 
-/// The number of this process among those of its node, as the launcher says; among all where it does not.
+/// The node-local rank of this process, or its global rank if the launcher does not report it.
 pub fn local_number() -> usize {
     launch().map_or(0, |launch| launch.local_rank.unwrap_or(launch.rank))
 }
 
-/// How many processes of the job this one's node has, as the launcher says; 1 where it does not.
-pub fn on_this_node() -> usize {
+/// Number of the job's processes on this node; 1 if the launcher does not report it.
+pub fn processes_on_node() -> usize {
     launch().and_then(|launch| launch.local_size).unwrap_or(1)
 }
 
-/// All processes of the job; none if this is the only one.
+/// All processes of the job; `None` if this is the only one.
 ///
 /// # Errors
-/// Wrong usage if the launcher and the program do not belong together.
+/// Wrong usage if launcher and program are incompatible.
 pub fn processes() -> anyhow::Result<Option<Processes>> {
     let hint = "start it with the launcher of the MPI library that the program was built with";
     let stalls = Stalls {
@@ -75,20 +75,20 @@ pub fn processes() -> anyhow::Result<Option<Processes>> {
         .map_err(|error| Advice::usage(error.to_string(), hint))
 }
 
-/// How long to wait: `told` is what the environment says, if anything.
-fn longest_wait(told: Option<&str>) -> anyhow::Result<Duration> {
-    let Some(told) = told else {
+/// The limit of waits, from the value of the environment variable, if set.
+fn longest_wait(value: Option<&str>) -> anyhow::Result<Duration> {
+    let Some(value) = value else {
         return Ok(LONGEST_WAIT);
     };
-    let seconds = told.trim().parse::<f64>().ok().filter(|s| *s > 0.0);
+    let seconds = value.trim().parse::<f64>().ok().filter(|s| *s > 0.0);
     let wait = seconds.map(|s| Duration::try_from_secs_f64(s).unwrap_or(Duration::MAX));
     wait.ok_or_else(|| {
-        let message = format!("{STALL_VARIABLE}: expected seconds above 0, found `{told}`");
+        let message = format!("{STALL_VARIABLE}: expected seconds above 0, found `{value}`");
         Advice::usage(message, "for example SQUALL_STALL_SECONDS=120")
     })
 }
 
-/// The team of this process; alone unless a launcher started it.
+/// The team of this process; of a single rank without a launcher.
 ///
 /// # Errors
 /// As [`processes`].
@@ -104,7 +104,7 @@ pub fn team() -> anyhow::Result<Team> {
     Ok(team.communicating_on(cores))
 }
 
-/// Says which cores each rank computes and communicates on, and where its memory comes from.
+/// Logs the cores on which each rank computes and communicates, and the source of its memory.
 fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
     const LENGTH: usize = 512;
     let mut placement = serde_json::to_vec(&Placement::now())?;
@@ -119,7 +119,7 @@ fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
             .0
             .iter()
             .map(|node| usize::from_le_bytes(*node));
-        // A text that was cut off cannot be parsed: that placement is not known.
+        // A truncated text cannot be parsed, so its placement counts as unknown.
         let placements = all
             .chunks(LENGTH)
             .map(|text| serde_json::from_slice(text).ok());
@@ -139,7 +139,7 @@ fn announce_placement(mut world: Processes) -> anyhow::Result<Processes> {
     Ok(world)
 }
 
-/// Refuses a GPU that two ranks would compute on.
+/// Fails if two ranks would compute on the same GPU.
 ///
 /// # Errors
 /// [`squall_model::GpuError::Shared`] naming both, on all ranks.
@@ -163,7 +163,7 @@ pub fn separate_gpus(world: &mut Processes) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first two ranks with the same GPU, of each rank's "uuid number".
+/// The first two ranks with the same GPU, given each rank's "uuid number".
 #[cfg(feature = "cuda")]
 fn first_shared(gpus: &[String]) -> Option<squall_model::GpuError> {
     for (second, gpu) in gpus.iter().enumerate() {
@@ -188,14 +188,14 @@ fn first_shared(gpus: &[String]) -> Option<squall_model::GpuError> {
     None
 }
 
-/// Ends the job because communication stands still.
+/// Ends the job because communication has stalled.
 fn stalled(stall: CommError) {
     tracing::error!("{stall}: ending the job");
     #[cfg(feature = "mpi")]
     comm::mpi::abort(comm::mpi::STALL_CODE);
 }
 
-/// The sums of the MPI library itself, by name.
+/// The MPI library's own all-reduce methods, by name.
 ///
 /// # Errors
 /// Errors of the library.
@@ -213,7 +213,7 @@ pub fn library_methods(
     ])
 }
 
-/// None: this program was built without MPI.
+/// Empty: this program was built without MPI.
 ///
 /// # Errors
 /// None.
@@ -222,37 +222,36 @@ pub fn library_methods(_: &Processes) -> anyhow::Result<Vec<(&'static str, Box<d
     Ok(Vec::new())
 }
 
-/// How long a rank waits before it reports an error, so that the rank that knows most reports first and ends the job.
+/// How long a rank waits before it reports an error, so that the best informed rank reports first and ends the job.
 pub fn patience(rank: usize, error: &anyhow::Error) -> Duration {
     match error.downcast_ref() {
-        Some(JobError::Elsewhere) => return FOR_THE_OTHER,
-        Some(JobError::NoGroup(_)) => return FOR_LAST_WORDS,
+        Some(JobError::Elsewhere) => return WAIT_FOR_FAILED_RANK,
+        Some(JobError::NoGroup(_)) => return TIME_TO_REPORT,
         _ => (),
     }
     let (code, _) = classify(error);
     match code {
         _ if rank == 0 => Duration::ZERO,
         // All ranks read the same recipe and the same input.
-        USAGE | INPUT => FOR_THE_FIRST,
-        INTERRUPTED => FOR_THE_SAME_WORDS,
+        USAGE | INPUT => WAIT_FOR_FIRST_RANK,
+        INTERRUPTED => WAIT_FOR_INTERRUPT_REPORT,
         _ => Duration::ZERO,
     }
 }
 
-/// Whether a rank leaves it to the first one to say why it ends: a signal ends all of them, of which a large job has
-/// thousands.
-pub fn is_told_by_first(rank: usize, error: &anyhow::Error) -> bool {
+/// Whether a rank leaves the report to the first rank. A signal ends all ranks, of which a large job has thousands.
+pub fn leaves_report_to_first(rank: usize, error: &anyhow::Error) -> bool {
     rank > 0 && classify(error).0 == INTERRUPTED
 }
 
-/// The result of a rank's work. If it is an error and there are several ranks, the whole job ends here instead, because
-/// the others would wait for this rank for ever.
+/// Returns the result of a rank's work. If it is an error and there are several ranks, ends the whole job instead,
+/// because the others would wait for this rank forever.
 pub fn finish<T>(ranks: usize, result: anyhow::Result<T>) -> anyhow::Result<T> {
     #[cfg(feature = "mpi")]
     if let Err(error) = &result
         && ranks > 1
     {
-        // The first rank that comes here decides on the message and the exit code of the job.
+        // The first rank to get here determines the job's message and exit code.
         std::thread::sleep(patience(number(), error));
         let (code, _) = classify(error);
         crate::failure::report(error);
@@ -281,19 +280,19 @@ mod tests {
     fn the_rank_that_knows_most_speaks_first() {
         let recipe = Advice::usage("unknown key", "see docs/recipe.md");
         assert_eq!(patience(0, &recipe), Duration::ZERO);
-        assert_eq!(patience(3, &recipe), FOR_THE_FIRST);
+        assert_eq!(patience(3, &recipe), WAIT_FOR_FIRST_RANK);
         let full_disk = Advice::with_code(crate::failure::OUTPUT, "no space", "free some");
         assert_eq!(patience(3, &full_disk), Duration::ZERO);
         let stopped = crate::interrupt::stopped();
-        assert!(is_told_by_first(3, &stopped) && !is_told_by_first(0, &stopped));
-        assert!(!is_told_by_first(3, &recipe) && !is_told_by_first(3, &full_disk));
+        assert!(leaves_report_to_first(3, &stopped) && !leaves_report_to_first(0, &stopped));
+        assert!(!leaves_report_to_first(3, &recipe) && !leaves_report_to_first(3, &full_disk));
         assert_eq!(patience(0, &stopped), Duration::ZERO);
-        assert_eq!(patience(3, &stopped), FOR_THE_SAME_WORDS);
+        assert_eq!(patience(3, &stopped), WAIT_FOR_INTERRUPT_REPORT);
         let lost = JobError::NoGroup("after 3 of 9 steps".into()).into();
-        assert_eq!(patience(0, &lost), FOR_LAST_WORDS);
+        assert_eq!(patience(0, &lost), TIME_TO_REPORT);
         for rank in [0, 3] {
             let elsewhere = JobError::Elsewhere.into();
-            assert!(patience(rank, &elsewhere) > FOR_THE_FIRST);
+            assert!(patience(rank, &elsewhere) > WAIT_FOR_FIRST_RANK);
         }
     }
 

@@ -1,15 +1,15 @@
-//! When a long command saves a state to go on from.
+//! Decides when a long command saves its state.
 
 use std::time::Instant;
 
-/// The usual pause between two states.
+/// Default interval between saved states.
 pub const SAVE_EVERY_SECONDS: f64 = 30.0;
 
-/// Saving takes at most one part in this many of the time.
+/// Saving takes at most this fraction (one in ...) of the time.
 const ONE_PART_OF: f64 = 20.0;
 
-/// When a state is due: no more often than asked for, and so that saving takes at most a twentieth of the time. A pause
-/// of zero means after every step, whatever that costs.
+/// Schedules saves: no more often than requested, and so that saving takes at most a twentieth of the time. An interval
+/// of zero saves after every step, whatever the cost.
 pub struct Saving {
     pause: f64,
     last: Instant,
@@ -17,7 +17,7 @@ pub struct Saving {
 }
 
 impl Saving {
-    /// A first state is due this many seconds from now.
+    /// The first state is due this many seconds from now.
     pub fn every(seconds: f64) -> Self {
         Self {
             pause: seconds,
@@ -26,7 +26,7 @@ impl Saving {
         }
     }
 
-    /// Whether it is time for the next state.
+    /// Whether the next state is due.
     pub fn is_due(&self) -> bool {
         let least = if self.pause > 0.0 {
             self.pause.max(ONE_PART_OF * self.took)
@@ -36,10 +36,10 @@ impl Saving {
         self.last.elapsed().as_secs_f64() >= least
     }
 
-    /// Saves by `act`, and counts from its end.
+    /// Saves with `act`, and restarts the interval when it ends.
     ///
     /// # Errors
-    /// The error of `act`; then a state is still due.
+    /// The error of `act`; the state is then still due.
     pub fn save<E>(&mut self, act: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
         let began = Instant::now();
         act()?;

@@ -1,4 +1,4 @@
-//! Times whose data cannot be read, where the user said `--skip-bad`.
+//! Skips times with unreadable data if `--skip-bad` is given.
 
 use crate::failure::Advice;
 use crate::plan::counted;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Leaves out such times, and warns of their files, of each once.
+/// Skips these times, and warns about each of their files once.
 #[derive(Debug, Default)]
 pub struct Skipped {
     allowed: bool,
@@ -18,8 +18,7 @@ pub struct Skipped {
 }
 
 impl Skipped {
-    /// Nothing is left out yet; without `skip_bad` nothing will be. `what_follows` completes the sentence about a time:
-    /// "is left out".
+    /// Without `skip_bad` nothing will be skipped. `what_follows` completes the sentence about a time: "is left out".
     pub fn new(skip_bad: bool, what_follows: &'static str) -> Self {
         Self {
             allowed: skip_bad,
@@ -28,10 +27,10 @@ impl Skipped {
         }
     }
 
-    /// What was read of a time; none if it could not be read and may be left out.
+    /// The data of a time; `None` if it was unreadable and may be skipped.
     ///
     /// # Errors
-    /// The error of reading, if times may not be left out or if the file's content is not to blame.
+    /// The error of reading, if times may not be skipped or the file's content is not to blame.
     pub fn or_none<T>(
         &self,
         time: Time,
@@ -53,8 +52,8 @@ impl Skipped {
     }
 }
 
-/// Says how many of all times are not in the result, if any: those that cannot be read, whose values are no weather, or
-/// for which a network gives NaN.
+/// Reports how many of all times are missing from the result: unreadable ones, those with implausible values, or those
+/// for which a network outputs NaN.
 ///
 /// # Errors
 /// [`DataError::NoInput`] if no time is left.
@@ -73,9 +72,8 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
     Ok(())
 }
 
-/// Refuses to call a run done in which no time is left because the network gives NaN for all of them. The fields are not to
-/// blame for that, but the exit code is that of a run which ends at the first such time: the same command would give NaN
-/// again, so that nobody is to repeat it.
+/// Fails if no time is left because the network outputs NaN for all of them. The fields are not to blame, so the exit
+/// code is that of a run which ends at the first such time: repeating the command would give NaN again.
 pub fn check_network(report: &InferReport) -> anyhow::Result<()> {
     let skipped = &report.skipped;
     match skipped.first() {

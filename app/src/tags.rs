@@ -1,4 +1,4 @@
-//! Masks of tools that name no class.
+//! Masks of tools that do not name a class.
 
 use crate::commands::label;
 use clap::Args;
@@ -19,7 +19,7 @@ pub struct Tags {
 }
 
 impl Tags {
-    /// The masks of an input; what is taken for granted is said.
+    /// Opens the masks of an input and logs the assumptions made.
     ///
     /// # Errors
     /// As [`MaskArchive::open`].
@@ -29,7 +29,7 @@ impl Tags {
         Ok(masks)
     }
 
-    /// The masks of an input, with a choice about bad files; nothing is said.
+    /// Opens the masks of an input, with a choice about bad files; logs nothing.
     ///
     /// # Errors
     /// As [`MaskArchive::open_with`].
@@ -37,7 +37,7 @@ impl Tags {
         MaskArchive::open_with(input, self.tag_class, bad_files)
     }
 
-    /// Says if a class was given that masks have no use for.
+    /// Warns if a class was given although all masks name theirs.
     pub fn say_unused(self, masks: &MaskArchive) {
         if self.tag_class.is_some() && !masks.has_unnamed() {
             tracing::warn!(
@@ -47,7 +47,7 @@ impl Tags {
     }
 }
 
-/// Says what is taken for granted, which files are left out, and whether they are of one run, and all of it.
+/// Logs assumptions and skipped files, and warns if files belong to different or incomplete runs.
 pub fn say(masks: &MaskArchive) {
     let folders: BTreeSet<&Path> = masks.paths().filter_map(Path::parent).collect();
     for folder in folders {
@@ -76,7 +76,7 @@ pub fn say(masks: &MaskArchive) {
     }
 }
 
-/// A class of masks that is an event.
+/// Parses a mask class that is an event.
 fn event(name: &str) -> Result<Class, String> {
     let found = Class::EVENTS.into_iter().find(|class| class.name() == name);
     found.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! `squall demo`: the whole path on a small synthetic run, from files to a report.
+//! `squall demo`: the complete workflow on a small synthetic run, from files to a report.
 
 use crate::arguments::parsed;
 use crate::commands::events::Events;
@@ -41,7 +41,7 @@ pub struct Demo {
     json: bool,
 }
 
-/// What the demo came to: the last line of `--json`.
+/// Results of the demo: the last line of `--json`.
 #[derive(Debug, Serialize)]
 struct DemoSummary {
     mean_iou: f64,
@@ -61,7 +61,7 @@ struct DemoSummary {
     report: PathBuf,
 }
 
-/// A run of the demo: what it is called, and what was simulated.
+/// A run of the demo: its name and simulation.
 struct Run {
     name: &'static str,
     days: f64,
@@ -69,7 +69,7 @@ struct Run {
     seed: u64,
 }
 
-/// Masks of the unseen run, and the folder of their events.
+/// Masks of the unseen run, and the folders of their events.
 const SOURCES: [(&str, &str); 2] = [
     ("unseen-labels", "heuristic-events"),
     ("unseen-masks", "network-events"),
@@ -131,7 +131,7 @@ impl Demo {
         }
     }
 
-    /// Simulates the run to learn from and the unseen one, and labels both.
+    /// Simulates the training run and the unseen one, and labels both.
     fn make_runs(&self) -> anyhow::Result<()> {
         let learn = Run {
             name: "learn",
@@ -161,7 +161,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Writes the store to learn from.
+    /// Writes the sample store.
     fn stage(&self) -> anyhow::Result<()> {
         Stage {
             labels: Some(self.text("learn-labels")),
@@ -190,7 +190,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Writes the page; its path.
+    /// Writes the page and returns its path.
     fn page(&self) -> anyhow::Result<PathBuf> {
         let page = self.at("report.html");
         let of_source =
@@ -216,13 +216,13 @@ impl Demo {
         Ok(page)
     }
 
-    /// The training of the page, by the name of its network.
+    /// The training curve of the page, named after its network.
     fn curve(&self) -> anyhow::Result<String> {
         let network = self.training().read_recipe()?.network.name;
         Ok(format!("{}={}", network.as_str(), self.text("run")))
     }
 
-    /// How far masks and their events agree with others.
+    /// Scores masks and their events against others.
     fn score(&self, masks: &str, events: &str, truth: &str) -> anyhow::Result<Scores> {
         let events = self.at(events).join("events.csv");
         let events = Some(events.to_string_lossy().into_owned());
@@ -230,7 +230,7 @@ impl Demo {
     }
 }
 
-/// Refuses a recipe without masks.
+/// Rejects a recipe without masks.
 fn refuse_boxes(train: &Train) -> anyhow::Result<()> {
     let network = train.read_recipe()?.network;
     if network.name.is_detector() && network.mask_classes == 0 {
@@ -247,7 +247,7 @@ fn refuse_boxes(train: &Train) -> anyhow::Result<()> {
 
 /// The scores of the unseen run.
 struct Found {
-    /// Scores of the network against labels like those it learnt from.
+    /// Scores of the network against labels like those it was trained on.
     network: Scores,
     /// Scores of the labels against the truth.
     heuristic_truth: Scores,

@@ -1,4 +1,4 @@
-//! `squall inspect`: says what a file or folder is.
+//! `squall inspect`: describes a file or folder.
 
 use crate::commands::events::refusals::unknown_layout;
 use crate::commands::score::kind::{Kind, Offer, offers};
@@ -13,7 +13,7 @@ use squall_data::inspect::{Inspection, inspect};
 use squall_data::{DataError, Time};
 use std::path::Path;
 
-/// Formats of tracks whose files tell no calendar.
+/// Track formats whose files have no calendar.
 const TELL_NO_CALENDAR: [TrackFormat; 4] = [
     TrackFormat::StitchNodesGfdl,
     TrackFormat::StitchNodesCsv,
@@ -21,8 +21,8 @@ const TELL_NO_CALENDAR: [TrackFormat; 4] = [
     TrackFormat::PointsCsv,
 ];
 
-/// What may help where tracks cannot be read as they are.
-const MAY_BE_TOLD: &str = "its notes (`problems` of --json) say what is in the way; a calendar or columns that the file does not name are told to `squall events` and `squall score` by --calendar and --columns";
+/// Hint if tracks cannot be read as they are.
+const READ_OPTIONS_HINT: &str = "its notes (`problems` of --json) say what is in the way; a calendar or columns that the file does not name are told to `squall events` and `squall score` by --calendar and --columns";
 
 /// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
@@ -39,10 +39,10 @@ pub struct Inspect {
 }
 
 impl Inspect {
-    /// Prints the inspection; an error if nothing of it can be used.
+    /// Prints the inspection; an error if nothing in it is usable.
     pub fn run(self) -> anyhow::Result<()> {
         let found = inspect(&self.path);
-        // Text that is no list of files, and netCDF of tracks, whose axes are none of a grid.
+        // Text that is not a list of files, and netCDF of tracks, whose axes form no grid.
         let table = match Path::new(&self.path).is_file() || found.is_err() {
             true => table(&self.path),
             false => None,
@@ -51,10 +51,10 @@ impl Inspect {
             (Some(table), found) => {
                 let inspection = of_table(&self.path, &table, found.ok());
                 output::result(&inspection, self.json)?;
-                return self.judge(inspection.usable, Some(MAY_BE_TOLD.into()));
+                return self.check_usable(inspection.usable, Some(READ_OPTIONS_HINT.into()));
             }
             (None, Ok(found)) => found,
-            (None, Err(error)) => return self.say_tables(error),
+            (None, Err(error)) => return self.print_tables(error),
         };
         // A folder without fields or masks may hold tables or a comparison of another command.
         let told = match inspection.usable {
@@ -64,7 +64,7 @@ impl Inspect {
         if !inspection.usable && told.is_none() {
             let tables = tracks_alone(&self.path);
             if !tables.is_empty() {
-                return self.say_each(&tables);
+                return self.print_each(&tables);
             }
         }
         inspection.usable = inspection.usable || self.has_tables();
@@ -72,11 +72,11 @@ impl Inspect {
             inspection.problems.insert(0, told.clone());
         }
         output::result(&inspection, self.json)?;
-        self.judge(inspection.usable, told)
+        self.check_usable(inspection.usable, told)
     }
 
-    /// An error if nothing of what was said can be used; `told` is what takes it, or what may help.
-    fn judge(&self, usable: bool, told: Option<String>) -> anyhow::Result<()> {
+    /// An error if nothing is usable; `told` names the command that reads it, or what may help.
+    fn check_usable(&self, usable: bool, told: Option<String>) -> anyhow::Result<()> {
         if usable {
             return Ok(());
         }
@@ -91,16 +91,16 @@ impl Inspect {
         ))
     }
 
-    /// Prints what each table of tracks or boxes is in a folder that has nothing else; `error` if there is none, or if it
-    /// is about netCDF that cannot be read, and an error if no table can be used.
-    fn say_tables(&self, error: DataError) -> anyhow::Result<()> {
+    /// Describes each table of tracks or boxes in a folder that has nothing else. Returns `error` if there is none, or
+    /// if it concerns unreadable netCDF, and an error if no table is usable.
+    fn print_tables(&self, error: DataError) -> anyhow::Result<()> {
         let is_none = matches!(error, DataError::NoInput { .. });
         let tables = match is_none {
             true => tables_in(&self.path),
             false => Vec::new(),
         };
         if !tables.is_empty() {
-            return self.say_each(&tables);
+            return self.print_each(&tables);
         }
         match own_folder::told(Path::new(&self.path)) {
             Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
@@ -108,8 +108,8 @@ impl Inspect {
         }
     }
 
-    /// Prints what each of some tables is; an error if none can be used.
-    fn say_each(&self, tables: &[Offer]) -> anyhow::Result<()> {
+    /// Describes each table; an error if none is usable.
+    fn print_each(&self, tables: &[Offer]) -> anyhow::Result<()> {
         let each = |table: &Offer| of_table(&table.path.to_string_lossy(), table, None);
         let found: Vec<Inspection> = tables.iter().map(each).collect();
         match found.as_slice() {
@@ -117,10 +117,13 @@ impl Inspect {
             several if self.json => output::json(&several)?,
             several => several.iter().try_for_each(output::text)?,
         }
-        self.judge(found.iter().any(|one| one.usable), Some(MAY_BE_TOLD.into()))
+        self.check_usable(
+            found.iter().any(|one| one.usable),
+            Some(READ_OPTIONS_HINT.into()),
+        )
     }
 
-    /// Whether there are tracks, or a table of tracks or boxes in a folder; not where they cannot be read.
+    /// Whether the input has tracks, or is a folder with a table of tracks or boxes; false if they cannot be read.
     fn has_tables(&self) -> bool {
         let is_folder = Path::new(&self.path).is_dir();
         let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
@@ -128,7 +131,7 @@ impl Inspect {
     }
 }
 
-/// The table of tracks or boxes at a path, where there is nothing else. Boxes in other files than CSV are told by the
+/// The table of tracks or boxes at a path, if there is nothing else. Boxes in files other than CSV are recognised by
 /// name alone.
 fn table(path: &str) -> Option<Offer> {
     let found = offers(path).ok()?;
@@ -143,7 +146,7 @@ fn table(path: &str) -> Option<Offer> {
     is_table.then(|| only.clone())
 }
 
-/// The tables of tracks or boxes in a folder, by name; none of what is no folder.
+/// The tables of tracks or boxes in a folder, by name; empty if the path is not a folder.
 fn tables_in(folder: &str) -> Vec<Offer> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let files = entries
@@ -154,8 +157,8 @@ fn tables_in(folder: &str) -> Vec<Offer> {
     tables
 }
 
-/// The tracks of an input all of whose netCDF files hold some, with the tables beside them in a folder; they look like
-/// fields by the names of their variables.
+/// The tracks of an input whose netCDF files all hold tracks, and the tables next to them. By the names of their
+/// variables they look like fields.
 fn tracks_alone(input: &str) -> Vec<Offer> {
     let files = files_of(input).unwrap_or_default();
     let tracks: Option<Vec<Offer>> = files.iter().map(|path| table(path.to_str()?)).collect();
@@ -165,7 +168,7 @@ fn tracks_alone(input: &str) -> Vec<Offer> {
     }
 }
 
-/// A table as an inspection; what netCDF holds besides is known already.
+/// Describes a table as an inspection; contents besides the table are passed in.
 fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection {
     let bytes = std::fs::metadata(&table.path).map_or(0, |m| m.len());
     let format = format_of(&table.path).ok().flatten();
@@ -195,7 +198,7 @@ fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection
     inspection
 }
 
-/// How a table of tracks is read: the calendar of one of ours is that of what lies beside it.
+/// Read options for a track table; the calendar of our own tables comes from the files next to them.
 fn options(path: &Path, format: Option<TrackFormat>) -> ReadOptions {
     let ours = [TrackFormat::SquallEvents, TrackFormat::SquallExport];
     let is_ours = format.is_some_and(|format| ours.contains(&format));
@@ -206,7 +209,7 @@ fn options(path: &Path, format: Option<TrackFormat>) -> ReadOptions {
     }
 }
 
-/// How many there are, from when to when.
+/// Fills in number and time range of the tracks.
 fn set_tracks(inspection: &mut Inspection, table: TrackTable) {
     inspection.tracks = Some((table.tracks.len(), table.points()));
     let points = table.tracks.iter().flat_map(|track| &track.points);

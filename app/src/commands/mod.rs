@@ -1,4 +1,4 @@
-//! One file or folder per subcommand: arguments to library calls.
+//! One file or folder per subcommand: converts arguments to library calls.
 
 pub mod bench;
 pub mod compare;

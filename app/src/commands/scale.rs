@@ -1,4 +1,4 @@
-//! `squall scale`: how long a step of a recipe will take on a machine, and what a training will cost there.
+//! `squall scale`: predicts step times and training costs of a recipe on a machine.
 
 use crate::arguments::grid;
 use crate::failure::Advice;
@@ -71,7 +71,7 @@ impl Scale {
         output::result(&self.answer()?, self.json)
     }
 
-    /// Predictions for all numbers of nodes, and what they rest on.
+    /// Predictions for all numbers of nodes, and their assumptions.
     fn answer(&self) -> anyhow::Result<Answer> {
         let (Some(recipe), Some(name)) = (&self.recipe, &self.machine) else {
             return Err(Advice::usage(
@@ -141,7 +141,8 @@ impl Scale {
         })
     }
 
-    /// The command that measures how fast one device is, in a sentence: it takes changes of the network from a file alone.
+    /// A sentence with the command that measures the speed of one device; it takes changes of the network only from a
+    /// file.
     fn measuring(&self, (rows, columns): (usize, usize), batch: usize, precision: &str) -> String {
         let is_of_network = |change: &String| change.trim_start().starts_with("network.");
         let (recipe, changes) = match &self.recipe {
@@ -154,8 +155,8 @@ impl Scale {
         )
     }
 
-    /// Predictions for the numbers of nodes asked for, else for powers of four and all nodes; those that the recipe cannot
-    /// be dealt to are left out.
+    /// Predictions for the requested numbers of nodes, or else for powers of four and all nodes; numbers that the
+    /// recipe does not support are skipped.
     fn rows(&self, question: &Question<'_>) -> anyhow::Result<Vec<Prediction>> {
         let all = question.machine.nodes;
         let powers = (0..).map(|power| 4_usize.pow(power));
@@ -183,7 +184,7 @@ impl Scale {
     }
 }
 
-/// The rate of --samples-per-second, if it is one; `measure` is the command that measures it.
+/// Validates the rate of --samples-per-second; `measure` is the command that measures it.
 fn given_rate(rate: f64, workload: &Workload, measure: &str) -> anyhow::Result<Rate> {
     if rate.is_finite() && rate > 0.0 {
         return Ok(Rate::given(rate, workload));
@@ -194,7 +195,7 @@ fn given_rate(rate: f64, workload: &Workload, measure: &str) -> anyhow::Result<R
     ))
 }
 
-/// The precision that `auto` chooses on a machine.
+/// The precision that `auto` selects on a machine.
 pub(super) fn auto_precision(machine: &Machine) -> &'static str {
     let computes = |precision| machine.device.peak_tflops.contains_key(precision);
     match machine.device.kind {
@@ -203,7 +204,7 @@ pub(super) fn auto_precision(machine: &Machine) -> &'static str {
     }
 }
 
-/// How long the recipe trains, on `samples` an epoch.
+/// The recipe's training length, with `samples` per epoch.
 fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
     if samples == Some(0) {
         return Err(Advice::usage(
@@ -222,7 +223,7 @@ fn length(recipe: &Recipe, samples: Option<usize>) -> anyhow::Result<Length> {
     })
 }
 
-/// A note on the reading of `samples`, where a disk is too small for them or the machine's file lacks what is needed.
+/// A note about reading `samples`, if a disk is too small for them or the machine's file lacks information.
 fn about_samples(
     machine: &Machine,
     workload: &Workload,
@@ -250,27 +251,27 @@ fn about_samples(
     }
 }
 
-/// All that is told.
+/// The complete output.
 #[derive(Debug, Serialize)]
 struct Answer {
     machine: String,
     network: String,
     precision: String,
     parameters: usize,
-    /// Samples of a batch on each rank, without a global batch.
+    /// Samples per batch on each rank, without a global batch.
     batch: usize,
-    /// Where the rate of a device comes from.
+    /// Origin of a device's rate.
     rate: String,
     assumed: bool,
-    /// The command that measures that rate.
+    /// The command that measures this rate.
     #[serde(skip)]
     measure: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     note: Option<String>,
-    /// Bytes that a rank needs at most.
+    /// Maximum bytes per rank.
     #[serde(skip)]
     memory: u64,
-    /// Bytes that a device has.
+    /// Bytes of device memory.
     #[serde(
         skip_serializing_if = "Option::is_none",
         rename = "device_memory_bytes"
@@ -282,7 +283,7 @@ struct Answer {
 }
 
 impl Answer {
-    /// What a rank needs of the memory that it has. Of a global batch it gets fewer samples where there are more nodes.
+    /// Compares a rank's memory needs with its memory. With a global batch, ranks get fewer samples on more nodes.
     fn memory_in_words(&self) -> String {
         let needed = format!("a rank needs about {}", bytes(self.memory));
         let Some(room) = self.room else {
@@ -360,7 +361,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// One line of the table.
+/// Formats one line of the table.
 fn write_row(f: &mut fmt::Formatter<'_>, row: &Prediction) -> fmt::Result {
     write!(
         f,
@@ -385,7 +386,7 @@ fn write_row(f: &mut fmt::Formatter<'_>, row: &Prediction) -> fmt::Result {
     Ok(())
 }
 
-/// Published runs beside what is predicted of them.
+/// Published runs compared with their predictions.
 #[derive(Debug, Serialize)]
 struct Published<'a>(&'a [published::Point]);
 

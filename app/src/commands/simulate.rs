@@ -1,4 +1,4 @@
-//! `squall simulate`: a synthetic CAM5-like run and its truth.
+//! `squall simulate`: writes a synthetic CAM5-like run and its truth.
 
 use crate::arguments::grid;
 use crate::failure::Advice;
@@ -15,10 +15,10 @@ use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 use std::time::Instant;
 
-/// Times of the longest run, 34 thousand years of 3-hourly fields.
+/// Maximum number of times: 34 thousand years of 3-hourly fields.
 const MOST_TIMES: f64 = 1e8;
 
-/// Bytes that the storms of a year take.
+/// Bytes that the storms of a year take in memory.
 const STORMS_OF_A_YEAR: f64 = 550_000.0;
 
 /// Write a synthetic CAM5-like run (history files, noleap calendar) and the truth about every storm in it.
@@ -57,7 +57,7 @@ pub struct Simulate {
 }
 
 impl Simulate {
-    /// Writes the run; files that are already complete are kept.
+    /// Writes the run; existing complete files are kept.
     pub fn run(self) -> anyhow::Result<()> {
         let summary = self.write()?;
         if self.json {
@@ -67,7 +67,7 @@ impl Simulate {
         Ok(())
     }
 
-    /// Writes the run and says what was written.
+    /// Writes the run and returns what was written.
     pub fn write(&self) -> anyhow::Result<RunSummary> {
         let config = self.config()?;
         own_folder::check(&self.out, Holds::Fields)?;
@@ -76,7 +76,7 @@ impl Simulate {
         let (rows, columns) = self.grid;
         let size = (rows * columns * 16 * 4) as u64;
         let run = SyntheticRun::new(config.clone())?;
-        // One time computed first gives the rate of this machine.
+        // Computes one time first to measure the speed of this machine.
         let started = Instant::now();
         run.snapshot(0);
         let each = started.elapsed().as_secs_f64() + size as f64 / 4e8;
@@ -102,7 +102,7 @@ impl Simulate {
         let _lock = FolderLock::take(&self.out)?;
         let mut progress = Progress::new("simulate", config.steps);
         progress.start(config.steps, there);
-        // From here on a signal is heard.
+        // From here on signals set a flag.
         interrupt::flag();
         let written = write_run(&config, &self.out, STEPS_PER_FILE, |done| {
             progress.set(done, String::new());
@@ -141,7 +141,7 @@ impl Simulate {
     }
 }
 
-/// What was written, how long it took, and how fast that is: times that were there before took none of it.
+/// Describes what was written, and the time and rate; existing files do not count in the rate.
 fn words(summary: &RunSummary) -> String {
     let pace = match summary.kept {
         0 => format!(
@@ -161,15 +161,15 @@ fn words(summary: &RunSummary) -> String {
     )
 }
 
-/// Bytes that a run takes: two times of 16 channels and what they are made of, and all storms.
+/// Memory of a run in bytes: two times of 16 channels with their intermediate fields, and all storms.
 fn memory(config: &SyntheticConfig) -> u64 {
     let field = (config.rows * config.columns * 4) as u64;
     let years = config.steps as f64 * f64::from(config.step_hours) / (365.0 * 24.0);
     60_000_000 + 8 * 16 * field + (STORMS_OF_A_YEAR * years) as u64
 }
 
-/// Refuses a run that needs more than twice the memory that is free: half of what is told is one time alone, or the storms
-/// before there are fields.
+/// Rejects a run that needs more than twice the free memory. The factor is needed because half of the estimate is a
+/// single time, or the storms before there are fields.
 fn check_memory(config: &SyntheticConfig, free: Option<u64>) -> anyhow::Result<()> {
     let needed = memory(config);
     match free {

@@ -1,4 +1,4 @@
-//! `squall submit`: a recipe and a machine to the script of a batch job, and the job if that is wanted.
+//! `squall submit`: writes the script of a batch job for a recipe and a machine, and optionally submits it.
 
 use super::scale::auto_precision;
 use crate::failure::Advice;
@@ -84,7 +84,7 @@ pub struct Submit {
 }
 
 impl Submit {
-    /// Writes the script, and sends it if that was asked for.
+    /// Writes the script, and submits it if requested.
     pub fn run(self) -> anyhow::Result<()> {
         let recipe = Recipe::named(&self.recipe, &self.overrides)?;
         let machine = Machine::named(&self.machine)?;
@@ -123,7 +123,7 @@ impl Submit {
         Ok(())
     }
 
-    /// Refuses what training, with `each` ranks on every node, would refuse after its time in the queue; gives the samples
+    /// Rejects what training, with `each` ranks per node, would reject after waiting in the queue; returns the samples
     /// of a rank's batch.
     fn check_ranks(&self, recipe: &Recipe, each: usize) -> Result<usize, String> {
         let distributed = &recipe.distributed;
@@ -146,8 +146,8 @@ impl Submit {
         Ok(batch.samples())
     }
 
-    /// Warns of a rank that needs more memory for batches of so many samples than it has, as `squall scale` would say.
-    /// That depends on the grid: nothing is said of a store that cannot be read from here.
+    /// Warns if a rank needs more memory than it has for batches of this many samples, as `squall scale` would. That
+    /// depends on the grid, so there is no warning if the store cannot be read from here.
     fn warn_of_memory(
         &self,
         recipe: &Recipe,
@@ -198,7 +198,7 @@ impl Submit {
         let arguments: Vec<String> = arguments.collect();
         Ok(Job {
             made_by: format!("squall {}", arguments.join(" ")).replace('\n', " "),
-            // PBS is told to start it again, wherever that is.
+            // PBS submits it again by its absolute path.
             script: match &self.script {
                 Some(script) => word(
                     "--script",
@@ -216,7 +216,7 @@ impl Submit {
             account: self.account.clone(),
             queue: self.queue.clone(),
             exclude: self.exclude.clone(),
-            // Where nodes have no disk there is nothing to copy to.
+            // Nodes without disks cannot hold a copy.
             stage: !self.no_staging && machine.node.local_disk.is_some(),
             per_node: self.per_node,
             tries: self.tries,
@@ -229,7 +229,7 @@ impl Submit {
         })
     }
 
-    /// What may surprise in the job, and can be seen from here.
+    /// Warns of surprises in the job that are visible from here.
     fn warn(&self, recipe: &Recipe, hours: f64, kind: Batch) {
         let file = Some(&self.recipe).filter(|recipe| recipe.is_file());
         let paths = [Some(&self.data), Some(&self.out), file];
@@ -254,7 +254,7 @@ impl Submit {
     }
 }
 
-/// A path as a script, which is UTF-8, names it.
+/// Converts a path for the script, which is UTF-8.
 fn word(option: &str, path: &Path) -> anyhow::Result<String> {
     path.to_str().map(String::from).ok_or_else(|| {
         Advice::usage(
@@ -264,11 +264,11 @@ fn word(option: &str, path: &Path) -> anyhow::Result<String> {
     })
 }
 
-/// The command that takes scripts.
+/// The command that submits scripts.
 #[derive(Clone, Copy)]
 struct Sender {
     program: &'static str,
-    /// It reads them from standard input.
+    /// Whether it reads scripts from standard input.
     by_input: bool,
 }
 
@@ -314,8 +314,8 @@ fn send(sender: Option<Sender>, path: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// Refuses a folder that is not there, most likely a typing error, and a file that is no script, such as a table that
-/// was meant to be read.
+/// Rejects a missing folder, most likely a typing error, and an existing file that is not a script, such as a table
+/// that was meant as input.
 fn refuse_other(path: &Path) -> anyhow::Result<()> {
     let folder = path.parent().unwrap_or(Path::new(""));
     if !folder.as_os_str().is_empty() && !folder.is_dir() {

@@ -1,4 +1,4 @@
-//! `squall summary`: a network as a tree with shapes and costs.
+//! `squall summary`: prints a network as a tree with shapes and costs.
 
 use crate::arguments::grid;
 use crate::failure::Advice;
@@ -50,7 +50,7 @@ impl Summary {
             channels_in: self.channels.unwrap_or(published.channels_in),
             width: self.width,
             batch_norm: self.batch_norm || published.batch_norm,
-            // Its normalisations have a ReLU of their own there.
+            // Its normalisations then have their own ReLU.
             preactivation_relu: self.batch_norm || published.preactivation_relu,
             ..published
         };
@@ -60,7 +60,7 @@ impl Summary {
     }
 }
 
-/// What to do with what is no network.
+/// A hint for input that is not a network.
 fn hint(given: &str) -> String {
     match Recipe::named(Path::new(given), &[]) {
         Ok(recipe) => format!(

@@ -1,4 +1,4 @@
-//! `squall train`: a recipe and a sample store to a model.
+//! `squall train`: trains a model with a recipe on a sample store.
 
 use crate::failure;
 use crate::own_folder::{self, Holds};
@@ -45,13 +45,12 @@ pub struct Train {
     pub json: bool,
 }
 
-/// The speed of training in percent of what matrix products would reach on all `ranks`; `rate` is what they reach on
-/// this one.
+/// Training speed as a percentage of the matrix product rate of all `ranks`; `rate` is that of this one.
 fn percent_of_peak(balance: &Balance, ranks: usize, rate: f64) -> f64 {
     100.0 * balance.flops_per_second / (rate * ranks as f64)
 }
 
-/// How fast the ranks were, beside the rate of matrix products of one of them, and how evenly they worked.
+/// Describes the speed of the ranks compared with the matrix product rate of one of them, and their balance.
 fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     let mut told = format!(
         "{:.2} samples/s, {:.1} GFLOP/s",
@@ -76,7 +75,7 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
     told
 }
 
-/// What is said at the end, beside the rate of matrix products of one rank. A run with no new steps reports no rate.
+/// The final messages, compared with the matrix product rate of one rank. A run without new steps has no speed.
 fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
     let best = report
         .best
@@ -118,9 +117,9 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
 }
 
 impl Train {
-    /// Trains and says how it went.
+    /// Trains and reports the result.
     pub fn run(self) -> anyhow::Result<()> {
-        // Before ranks meet, which may take long, so that a signal of the batch system is not lost meanwhile.
+        // Before ranks connect, which may take long, so that no signal of the batch system is lost.
         interrupt::flag();
         self.device.open()?;
         let mut team = ranks::team()?;
@@ -129,7 +128,7 @@ impl Train {
         if !self.json && logging::is_quiet() {
             return Ok(());
         }
-        // On all ranks at once: cores that share caches and memory are slower together than alone.
+        // On all ranks concurrently: cores that share caches and memory are slower together than alone.
         let rate = self.matrix_rate();
         if !first {
             return Ok(());
@@ -146,10 +145,10 @@ impl Train {
         Ok(())
     }
 
-    /// Operations a second of matrix products in the data type of the training, measured now; NaN where that is not
-    /// possible: no reason to fail after a training that is done.
+    /// Measures the matrix product rate, in operations per second, in the training's data type; NaN if that fails,
+    /// which must not fail a completed training.
     ///
-    /// The recipe is that of the run: what --recipe names may have been changed since, or be gone.
+    /// Uses the recipe of the run: the file of --recipe may have changed or disappeared.
     fn matrix_rate(&self) -> f64 {
         let backend = Backend::best();
         let recipe = Recipe::named(&self.out.join("recipe.toml"), &[]).ok();
@@ -163,19 +162,19 @@ impl Train {
         Ok(Recipe::named(&self.recipe, &self.overrides)?)
     }
 
-    /// Trains and says how it went; an error if a signal stopped it.
+    /// Trains and reports the result; an error if a signal stopped it.
     pub fn train(&self) -> anyhow::Result<TrainReport> {
         self.train_as(&mut Team::solo())
     }
 
-    /// Trains as one of several ranks, and says how it went; an error ends the job.
+    /// Trains as one of several ranks and reports the result; an error ends the job.
     fn train_as(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let report = self.train_with(team);
         if let Err(error) = &report
             && matches!(error.downcast_ref(), Some(JobError::GaveUp(_)))
         {
             failure::report(error);
-            // Whether the job succeeds is up to the others.
+            // The other ranks determine whether the job succeeds.
             team.retire();
         }
         let report = ranks::finish(team.size(), report)?;
@@ -191,7 +190,7 @@ impl Train {
         }
     }
 
-    /// The log in MLPerf's form, on the first rank, where one is asked for. All ranks call it.
+    /// Opens the MLPerf log on the first rank, if requested. All ranks call it.
     fn open_mllog(&self, recipe: &Recipe, team: &mut Team) -> anyhow::Result<Option<MlLog>> {
         let Some(path) = &self.mllog else {
             return Ok(None);
@@ -203,7 +202,7 @@ impl Train {
         let hardware = Hardware {
             ranks,
             nodes,
-            // Each rank has a GPU of its own.
+            // One GPU per rank.
             accelerators_per_node: match Backend::best().is_gpu() {
                 true => ranks.div_ceil(nodes),
                 false => 0,

@@ -17,7 +17,7 @@ use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 
-/// What is written.
+/// The output files.
 const FILES: [&str; 5] = [
     "yearly.csv",
     "trends.csv",
@@ -68,10 +68,10 @@ pub struct Trends {
 }
 
 impl Trends {
-    /// Finds the trends, writes, and says what rises and falls.
+    /// Finds the trends, writes them, and reports what rises and falls.
     pub fn run(self) -> anyhow::Result<()> {
         let found = match self.find() {
-            Err(error) if ranks::another_works(&error) => {
+            Err(error) if ranks::another_rank_works(&error) => {
                 tracing::warn!("another rank writes into `{}`", self.out.display());
                 return Ok(());
             }
@@ -87,7 +87,7 @@ impl Trends {
 
     /// Finds the trends and writes all files.
     pub fn find(&self) -> anyhow::Result<trends::Trends> {
-        // From here on a signal is heard.
+        // From here on signals set a flag.
         interrupt::flag();
         own_folder::check(&self.out, Holds::Trends)?;
         let options = TrendOptions {
@@ -121,7 +121,7 @@ impl Trends {
         let mut progress = Progress::new("trends", trends::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
-        // Removes files that a killed call had begun.
+        // Removes unfinished files of a killed call.
         atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(&goes_on, |step| {
@@ -129,7 +129,7 @@ impl Trends {
             goes_on()
         });
         progress.finish();
-        // Whatever ended it: nothing of it is kept.
+        // Whatever ended it, nothing is kept.
         interrupt::check_whole()?;
         let found = found?;
         let title = match &self.title {
@@ -137,7 +137,7 @@ impl Trends {
             None => format!("Trends of extreme weather: {label}"),
         };
         let page = trends_page(&found, &title, &self.command());
-        // No page of older trends lies beside these tables, whatever ends the writing.
+        // Removes an older page first, so that it is never next to newer tables.
         let path = self.out.join("trends.html");
         atomic::remove(&path)?;
         found.write(&self.out)?;
@@ -145,7 +145,7 @@ impl Trends {
         Ok(found)
     }
 
-    /// The folder of the run; refuses several.
+    /// The folder of the run; rejects several.
     fn folder(&self) -> anyhow::Result<PathBuf> {
         match folders_of(&self.run)?.as_slice() {
             [only] => Ok(only.clone()),
@@ -156,12 +156,12 @@ impl Trends {
         }
     }
 
-    /// What the run is called.
+    /// The name of the run.
     fn label(&self) -> String {
         self.label.clone().unwrap_or_else(|| run_name(&self.run))
     }
 
-    /// The command that makes the same again.
+    /// The command that reproduces the result.
     fn command(&self) -> String {
         let years = self.years.map(|(from, to)| format!("{from}-{to}"));
         CommandLine::new("trends", [self.run.display()])
@@ -177,7 +177,7 @@ impl Trends {
     }
 }
 
-/// What to try where a run has too few months or years, which only the command knows.
+/// Adds a hint to the error if a run has too few months or years.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
         ClimateError::Period { .. } => Advice::input(

@@ -1,4 +1,4 @@
-//! `squall tune`: which values of a recipe learn best, by many small runs of which most end early.
+//! `squall tune`: searches for better recipe values with many short runs, most of which end early.
 
 use crate::failure::Advice;
 use crate::own_folder::{self, Holds};
@@ -12,17 +12,17 @@ use squall_data::store::Split;
 use squall_data::{Store, atomic};
 use squall_jobs::train::TrainEvent;
 use squall_jobs::tune::{
-    Dimension, Ladder, Place, Search, Space, Trial, TuneEvent, distinct, share_of_memory,
+    Dimension, Ladder, LeaderboardEntry, Search, Space, Trial, TuneEvent, distinct, share_of_memory,
 };
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a rank that is told to stop waits until the others have saved.
+/// How long a rank asked to stop waits for the others to save.
 const OTHERS_SAVE: Duration = Duration::from_secs(60);
 
-/// More trials than a search of any use has; each is drawn before the first begins.
+/// Maximum number of trials: all of them are drawn before the first begins.
 const MOST_TRIALS: u64 = 100_000;
 
 /// Search for better values of a recipe's keys: many runs, of which the best go on (successive halving).
@@ -76,11 +76,11 @@ fn dimension(text: &str) -> Result<Dimension, String> {
 }
 
 impl Tune {
-    /// Searches, and says who is ahead.
+    /// Searches and reports the best trials.
     pub fn run(self) -> anyhow::Result<()> {
         let stop = interrupt::flag();
-        // Before any process holds much, so that all of them see the same.
-        let memory_bytes = share_of_memory(ranks::on_this_node());
+        // Before any process allocates much, so that all of them see the same free memory.
+        let memory_bytes = share_of_memory(ranks::processes_on_node());
         self.device.open()?;
         let usage = |reason| Advice::usage(reason, "`squall tune --help` has an example");
         let store = Arc::new(Store::open(&self.data)?);
@@ -131,7 +131,7 @@ impl Tune {
         let leaderboard = Leaderboard::new(&self.out, &search, &board.trials, places)?;
         let (recipe, _) = search.plan_of(&best)?;
         atomic::write(&leaderboard.recipe, recipe.to_toml().as_bytes())?;
-        // If ranks shared the search, the first says how it ended.
+        // If ranks share the search, the first one reports how it ended.
         match ranks::number() {
             0 => output::result(&leaderboard, self.json),
             _ => Ok(()),
@@ -139,10 +139,10 @@ impl Tune {
     }
 }
 
-/// Says how much work it is, if all trials are as long as the recipe.
+/// Logs the amount of work, assuming that all trials are as long as the recipe.
 fn announce(ladder: &Ladder, halts: &[u64]) {
     let rungs = halts.iter().enumerate();
-    let rungs = rungs.map(|(rung, step)| format!("{} to step {step}", ladder.stay(rung)));
+    let rungs = rungs.map(|(rung, step)| format!("{} to step {step}", ladder.trials_at(rung)));
     let all = ladder.trials() as u64 * halts.last().copied().unwrap_or(0);
     let work = ladder.work(halts);
     tracing::info!(
@@ -153,7 +153,7 @@ fn announce(ladder: &Ladder, halts: &[u64]) {
     );
 }
 
-/// What the user sees while it goes.
+/// Reports events to the user.
 fn teller() -> impl FnMut(&TuneEvent<'_>) {
     let mut progress: Option<Progress> = None;
     let mut announced = false;
@@ -211,8 +211,8 @@ fn in_words(values: &[(String, String)]) -> String {
     pairs.collect::<Vec<_>>().join(" ")
 }
 
-/// The values of a place; of trial 0 those that the recipe has.
-fn in_words_of(place: &Place) -> String {
+/// The values of a place; for trial 0 those of the recipe.
+fn in_words_of(place: &LeaderboardEntry) -> String {
     let values = in_words(&place.values);
     match place.trial {
         0 if !place.values.is_empty() => format!("{} ({values})", in_words(&[])),
@@ -220,16 +220,16 @@ fn in_words_of(place: &Place) -> String {
     }
 }
 
-/// Who is ahead.
+/// The current ranking.
 #[derive(Debug, Serialize)]
 struct Leaderboard {
-    /// What trials are compared by.
+    /// The score that trials are compared by.
     score: String,
     /// The recipe of the best trial.
     recipe: PathBuf,
     /// The model of the best trial.
     model: PathBuf,
-    places: Vec<Place>,
+    places: Vec<LeaderboardEntry>,
 }
 
 impl Leaderboard {
@@ -237,7 +237,7 @@ impl Leaderboard {
         out: &Path,
         search: &Search<'_>,
         trials: &[Trial],
-        places: Vec<Place>,
+        places: Vec<LeaderboardEntry>,
     ) -> anyhow::Result<Self> {
         let name = trials
             .iter()
@@ -259,8 +259,8 @@ impl Leaderboard {
         })
     }
 
-    /// The score of the best trial's model, if it differs from the score that its place goes by: the model is the best
-    /// that the trial had on the way, the place goes by what it had at the end.
+    /// The score of the best trial's model, if it differs from the score that determines its place: the model is the
+    /// trial's best one so far, while the place depends on the score at the end.
     fn write_score_of_model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = &self.places[0];
         match (first.score, first.best_score, first.best_step) {
@@ -274,8 +274,8 @@ impl Leaderboard {
     }
 }
 
-/// leaderboard.csv.
-fn table(keys: &[&str], places: &[Place]) -> String {
+/// The contents of leaderboard.csv.
+fn table(keys: &[&str], places: &[LeaderboardEntry]) -> String {
     let mut table = format!(
         "place,trial,steps,score,seconds,{},failed,best_score,best_step,skipped_steps\n",
         quoted(keys)
@@ -306,7 +306,7 @@ fn table(keys: &[&str], places: &[Place]) -> String {
     table
 }
 
-/// Fields of a line of a table.
+/// Formats the fields of a table row.
 fn quoted(fields: &[&str]) -> String {
     let field = |text: &&str| {
         if text.contains([',', '"', '\n']) {
@@ -361,7 +361,7 @@ mod tests {
     /// Values of lists and reasons have commas and quotes.
     #[test]
     fn every_place_has_a_line_of_as_many_fields() {
-        let place = |place: usize, blocks: &str| Place {
+        let place = |place: usize, blocks: &str| LeaderboardEntry {
             place,
             trial: 7,
             steps: 30,
@@ -373,7 +373,7 @@ mod tests {
             best_step: Some(20),
             skipped_steps: 2,
         };
-        let lost = Place {
+        let lost = LeaderboardEntry {
             score: None,
             failed: Some("diverged: a \"loss\", say".into()),
             best_score: None,

@@ -1,6 +1,6 @@
 //! `squall --version`: what is built in.
 
-/// What is known of a GPU, if that is asked for: to look costs a second.
+/// Describes the GPU, if requested: detection takes a second.
 fn gpu() -> String {
     let asked = |word: std::ffi::OsString| word == "--version" || word == "-V";
     if std::env::args_os().skip(1).any(asked) {

@@ -1,4 +1,4 @@
-//! What to try after each error of the libraries, and the exit code that it has.
+//! Hints and exit codes for the errors of the libraries.
 
 use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
 use crate::{own_folder, ranks};
@@ -39,9 +39,9 @@ const DAMAGED: &str = "delete the damaged file and run the command that wrote it
 const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badly: take the weights of an earlier step or another file; \
      `squall model show FILE --tensors` lists where they are";
 
-/// Exit code and hint of an error of our libraries; none for other errors.
+/// Exit code and hint for an error of our libraries; `None` for other errors.
 pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
-    // A folder without netCDF files that one of our commands wrote: the hint says which commands read it.
+    // A folder without netCDF files that one of our commands wrote: the hint names the commands that read it.
     if let Some(DataError::NoInput {
         input,
         reason: InputFault::NoNetcdf { .. },
@@ -65,7 +65,7 @@ pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> 
     found.map(|(code, hint)| (code, hint.map(str::to_string)))
 }
 
-/// What to try where memory is too little.
+/// What to try if memory is insufficient.
 fn memory_hint(fits: &[String]) -> String {
     let fitting = if fits.is_empty() {
         "not even one sample fits: take a smaller network, a coarser grid or a larger machine"
@@ -126,7 +126,7 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
             output("nothing can be written there: choose another output with --out")
         }
         ErrorKind::NotFound if action == "read" || action == "open" => input("check the path"),
-        // A disk gives this error for bytes that are lost, a parallel file system for a server that is away.
+        // Disks report lost bytes with this error, parallel file systems an unreachable server.
         _ if (action == "read" || action == "open")
             && (is_away(source) || Errno::from_io_error(source) == Some(Errno::IO)) =>
         {
@@ -142,7 +142,7 @@ fn of_io(action: &str, source: &std::io::Error) -> Verdict {
     }
 }
 
-/// Whether open files or memory ran out, which says nothing of the file.
+/// Whether file handles or memory ran out, which is not the file's fault.
 fn lacks_means(source: &std::io::Error) -> bool {
     let of_means = [Errno::MFILE, Errno::NFILE, Errno::NOMEM];
     Errno::from_io_error(source).is_some_and(|error| of_means.contains(&error))
@@ -334,7 +334,7 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Comm(CommError::Differs { .. }) => usage(
             "start all ranks with the same program, recipe and data, on processors of one kind; where they are of several kinds, give `squall infer` --precision",
         ),
-        // A rank got another message than it waited for: most often another rank runs something else.
+        // A rank received another message than it expected: usually another rank runs something else.
         JobError::Comm(CommError::Size { .. }) => run(
             "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
         ),
@@ -392,7 +392,7 @@ fn of_model(error: &ModelError) -> Verdict {
     }
 }
 
-/// Whether a file is a checkpoint of a training, by its name.
+/// Whether a file is a training checkpoint, by its name.
 fn is_checkpoint(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default();
     name == "checkpoint.safetensors" || name == "checkpoint.previous.safetensors"

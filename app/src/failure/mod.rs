@@ -1,4 +1,4 @@
-//! From an error chain to a message, a hint and an exit code.
+//! Turns error chains into messages, hints and exit codes.
 
 mod hints;
 
@@ -17,10 +17,10 @@ pub const INPUT: u8 = 3;
 pub const RUN: u8 = 4;
 /// Output could not be written.
 pub const OUTPUT: u8 = 5;
-/// Interrupted by a signal; the same command goes on (EX_TEMPFAIL of sysexits.h).
+/// Interrupted by a signal; the same command continues (EX_TEMPFAIL of sysexits.h).
 pub const INTERRUPTED: u8 = 75;
 
-/// An error with the advice that goes with it, for what only the program can know.
+/// An error with advice that only the program can give.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Advice {
@@ -63,27 +63,27 @@ impl Advice {
     }
 }
 
-/// Prints a line to standard error. If its reader has gone (`2>&1 | head`), only the exit code tells of the error.
+/// Prints a line to standard error. If its reader has gone (`2>&1 | head`), only the exit code reports the error.
 fn say(line: std::fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
-/// Prints the error, its causes and a hint to standard error, and gives the exit code.
+/// Prints the error, its causes and a hint to standard error, and returns the exit code.
 ///
-/// All lines are written at once, so that those of ranks that fail together do not mix.
+/// All lines are written at once, so that those of concurrently failing ranks do not interleave.
 pub fn report(error: &anyhow::Error) -> u8 {
     let (code, text) = describe(error);
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
     code
 }
 
-/// The exit code of an error, and the lines that say what it is, what caused it and what to try.
+/// The exit code of an error, and the lines with its message, causes and hint.
 fn describe(error: &anyhow::Error) -> (u8, String) {
     let (code, hint) = classify(error);
     let (mut shown, mut lines) = (String::new(), String::new());
     for (depth, cause) in error.chain().enumerate() {
         let text = cause.to_string();
-        // Transparent wrappers repeat their cause: say it once.
+        // Transparent wrappers repeat their cause, which is printed only once.
         if !shown.contains(&text) {
             let lead = if depth == 0 { "error: " } else { "  because: " };
             lines += &format!("{lead}{text}\n");
@@ -96,7 +96,7 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     (code, printable(&lines).into_owned())
 }
 
-/// Prints what is wrong with a command line, and ends the process.
+/// Prints what is wrong with a command line and ends the process.
 pub fn leave(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue};
     let _ = error.print();
@@ -108,13 +108,13 @@ pub fn leave(error: &clap::Error) -> ! {
     std::process::exit(error.exit_code())
 }
 
-/// A hint for an argument that the command does not take, if the reason can be guessed.
+/// A hint for an unexpected argument, if the reason can be guessed.
 fn hint_of_argument(found: &str, line: &[OsString]) -> Option<&'static str> {
     let has = |word: &str| line.iter().any(|given| given == word);
     if has("supervise") && !has("--") {
         return Some("the command to run stands after `--`: squall supervise -- COMMAND");
     }
-    // Probably a pattern without quotes, which the shell has replaced by the files that match.
+    // Probably an unquoted pattern, which the shell has expanded.
     Path::new(found).exists().then_some(
         "give one folder, or a pattern in quotes so that the shell leaves it alone, such as 'run/*.nc'",
     )

@@ -1,10 +1,10 @@
-//! What the process that started the ranks may run on.
+//! The CPU affinity of the process that started the ranks.
 
 use rustix::process::{Pid, getppid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Programs that start the ranks of a node, by the name that the kernel keeps of them (15 letters) up to its first dot:
-/// `mpiexec.hydra`, and `mpirun.openmpi` as Debian has it. `jsmd` is the daemon of LSF's jsrun on each node.
+/// Programs that start the ranks of a node, by their names in the kernel (15 characters) up to the first dot:
+/// `mpiexec.hydra`, and Debian's `mpirun.openmpi`. `jsmd` is the daemon of LSF's jsrun on each node.
 const LAUNCHERS: [&str; 10] = [
     "mpirun",
     "mpiexec",
@@ -18,10 +18,10 @@ const LAUNCHERS: [&str; 10] = [
     "slurmstepd",
 ];
 
-/// Between a launcher and a rank there may be scripts, but not more than this.
+/// Maximum number of processes, such as scripts, between a launcher and a rank.
 const GENERATIONS: usize = 8;
 
-/// Whether the launcher of this rank may run on exactly these hardware threads; `None` if it is not found.
+/// Whether the affinity of this rank's launcher equals these hardware threads; `None` if the launcher is not found.
 pub(super) fn may_use(threads: &CpuSet) -> Option<bool> {
     let launcher = ancestor(getppid()?, |process| {
         std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero())).ok()
@@ -35,7 +35,7 @@ fn ancestor(process: Pid, stat: impl Fn(Pid) -> Option<String>) -> Option<Pid> {
     let mut process = process;
     for _ in 0..GENERATIONS {
         let stat = stat(process)?;
-        // The name stands in brackets and may hold brackets itself; the state and the parent follow.
+        // The name is in parentheses and may contain parentheses itself; the state and the parent follow.
         let (_, rest) = stat.split_once('(')?;
         let (name, rest) = rest.rsplit_once(')')?;
         let stem = name.split('.').next().unwrap_or(name);

@@ -1,4 +1,4 @@
-//! Memory from a NUMA node of the user's choice, by numactl.
+//! Allocates memory from a chosen NUMA node, using numactl.
 
 use super::topology::{MemoryNode, Topology};
 use crate::failure::Advice;
@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 
-/// A command that runs a program with memory from a node, as long as that node has any.
+/// A command that runs a program with memory from a node, as long as the node has any.
 ///
 /// # Errors
 /// Wrong usage if there is no such node or no numactl; a failed run if the system refuses.
@@ -17,7 +17,7 @@ pub fn preferring(node: usize, program: &Path) -> anyhow::Result<Command> {
         command.arg(format!("--preferred={node}"));
         command
     };
-    // Tried with `true` first: once the program runs in its place, a refusal by numactl looks like a failure of the
+    // Tried with `true` first: once the program has replaced it, a refusal by numactl would look like a failure of the
     // program.
     let tried = numactl().arg("true").output();
     let refused = match tried {

@@ -1,8 +1,8 @@
-//! Prepares the process for computing: OpenMP's threads wait without spinning, ranks of a node run on cores of their
-//! own, and memory comes from the NUMA node that the user chose.
+//! Prepares the process for computing: OpenMP threads wait without spinning, the ranks of a node run on separate cores,
+//! and memory comes from the NUMA node that the user chose.
 //!
-//! Libraries read some of this when they are loaded, before `main`. So the program decides ([`prepare`]) and replaces
-//! itself by a new start, which finds the decisions in its environment and bindings ([`Placement`],
+//! Libraries read some of these settings when they are loaded, before `main`. So the program decides ([`prepare`]) and
+//! re-executes itself with its decisions in the environment and in its bindings ([`Placement`],
 //! [`communication_cores`]).
 
 mod cores;
@@ -17,35 +17,35 @@ pub use placement::{Placement, sharing};
 
 use crate::failure::Advice;
 use crate::ranks;
-use cores::{Core, Place};
+use cores::{Core, RankPosition};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use topology::Topology;
 
-/// How OpenMP's idle threads wait. GNU's OpenMP, which oneDNN uses, reads it once, when it is loaded.
+/// How idle OpenMP threads wait. GNU's OpenMP, which oneDNN uses, reads it once, when loaded.
 const POLICY: &str = "OMP_WAIT_POLICY";
-/// Set if the policy is this program's choice and not the user's.
+/// Set if this program chose the policy rather than the user.
 const OWN_POLICY: &str = "SQUALL_OWN_WAIT_POLICY";
-/// How many threads OpenMP has; where it is not set, as many as the hardware threads that it may run on.
+/// Number of OpenMP threads; if unset, the number of hardware threads available to the process.
 const COUNT: &str = "OMP_NUM_THREADS";
-/// Set if that number is this program's choice and not the user's.
+/// Set if this program chose that number rather than the user.
 const OWN_COUNT: &str = "SQUALL_OWN_NUM_THREADS";
-/// The id of the process that was started anew. Programs that this one starts inherit the variable, but have other ids.
+/// The id of the re-executed process. Child processes inherit the variable, but have other ids.
 const PREPARED: &str = "SQUALL_PREPARED_PROCESS";
-/// Tells the process that was started anew which hardware threads are reserved for communication.
+/// Passes the hardware threads reserved for communication to the re-executed process.
 const COMMUNICATION: &str = "SQUALL_COMMUNICATION_CORES";
 
-/// Starts the program anew, once; in the new start it returns at once. There, unless the user chose otherwise, OpenMP's
-/// threads sleep between two operations and are no more than a container's quota keeps busy; a rank that shares its
-/// node with others runs on its share of the cores, unless the launcher bound it; and the options are carried out.
+/// Re-executes the program once; in the second run it returns immediately. There, unless the user chose otherwise,
+/// OpenMP threads sleep between operations and do not exceed a container's CPU quota; a rank that shares its node with
+/// others runs on its share of the cores, unless the launcher bound it; and the options are applied.
 ///
-/// By default OpenMP's threads spin for a while after each operation and take the cores from the loops that run between
-/// the operations: a training step takes up to four times as long on a shared machine. The setting is read when the
-/// library is loaded, before `main`; so the program replaces itself, in a few milliseconds.
+/// By default OpenMP threads spin for a while after each operation and take the cores from the loops between
+/// operations: on a shared machine a training step takes up to four times as long. The setting is read when the library
+/// is loaded, before `main`; hence the re-execution, which takes a few milliseconds.
 ///
 /// # Errors
-/// Wrong usage if the options ask for what this machine does not have.
+/// Wrong usage if the options ask for resources that this machine does not have.
 pub fn prepare(options: &Options) -> anyhow::Result<()> {
     if is_prepared() {
         return Ok(());
@@ -61,7 +61,7 @@ pub fn prepare(options: &Options) -> anyhow::Result<()> {
         }
         Err(error) => error,
     };
-    // The new start failed. If no option needs it, the program goes on without.
+    // Re-execution failed. If no option needs it, the program continues without.
     if communication.is_empty() && options.memory_node.is_none() {
         return Ok(());
     }
@@ -71,7 +71,7 @@ pub fn prepare(options: &Options) -> anyhow::Result<()> {
     ))
 }
 
-/// The hardware threads that are reserved for communication; usually none.
+/// The hardware threads reserved for communication; usually none.
 pub fn communication_cores() -> Vec<usize> {
     match std::env::var(COMMUNICATION) {
         Ok(list) if is_prepared() => cores::parse(&list),
@@ -79,9 +79,9 @@ pub fn communication_cores() -> Vec<usize> {
     }
 }
 
-/// Gives another program the environment in which the user would start it: without what this one chose for itself, and
-/// without the number of its process. A launcher or a batch system hands its environment to ranks on other machines and
-/// in containers, which have other cores, and where another process may have that number.
+/// Restores the user's environment for another program: removes this program's own choices and its process id. A
+/// launcher or a batch system passes its environment to ranks on other machines and in containers, which have other
+/// cores and reuse process ids.
 pub fn leave_to_user(command: &mut Command) {
     for (variable, own) in [(POLICY, OWN_POLICY), (COUNT, OWN_COUNT)] {
         if std::env::var_os(own).is_some() {
@@ -91,13 +91,13 @@ pub fn leave_to_user(command: &mut Command) {
     command.env_remove(PREPARED);
 }
 
-/// Whether this process was started anew already.
+/// Whether this process is the re-executed one.
 fn is_prepared() -> bool {
     let process = std::process::id().to_string();
     std::env::var(PREPARED).is_ok_and(|prepared| prepared == process)
 }
 
-/// Replaces this process; comes back only if that fails.
+/// Replaces this process; returns only if that fails.
 fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error {
     tell_openmp(command, |name| std::env::var_os(name).is_some(), quota());
     command
@@ -110,7 +110,7 @@ fn start_anew(command: &mut Command, communication: &[usize]) -> std::io::Error 
     command.exec()
 }
 
-/// Sets the variables of OpenMP that the user has not set; `quota` is the most threads that can be busy.
+/// Sets the OpenMP variables that the user has not set; `quota` is the maximum number of busy threads.
 fn tell_openmp(command: &mut Command, is_set: impl Fn(&str) -> bool, quota: Option<usize>) {
     if !is_set(POLICY) {
         command.env(POLICY, "passive").env(OWN_POLICY, "1");
@@ -120,17 +120,17 @@ fn tell_openmp(command: &mut Command, is_set: impl Fn(&str) -> bool, quota: Opti
     }
 }
 
-/// How many threads a quota of processor time (a container's, `cpu.max`) lets be busy, counted as the loops of this
-/// program count them; `None` if no fewer than the hardware threads that this process may run on.
+/// The number of threads that a CPU quota (a container's `cpu.max`) keeps busy, counted like this program's loops count
+/// them; `None` if it is no less than the number of hardware threads available to this process.
 fn quota() -> Option<usize> {
     let may_use = sched_getaffinity(None).ok()?.count() as usize;
     let busy = std::thread::available_parallelism().ok()?.get();
     (busy < may_use).then_some(busy)
 }
 
-/// Binds this process to the hardware threads that it computes on, and returns those that are reserved for
-/// communication. Both come from this rank's equal share of the cores that all ranks of the node may use, or from those
-/// that a launcher bound it to. Thread pools take their size from this binding.
+/// Binds this process to its computing hardware threads and returns those reserved for communication. Both come from
+/// this rank's equal share of the cores available to all ranks of the node, or from those that a launcher bound it to.
+/// Thread pools take their size from this binding.
 fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     let all = match sched_getaffinity(None) {
         Ok(all) => all,
@@ -139,15 +139,18 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     };
     let threads: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&t| all.is_set(t)).collect();
     let topology = Topology::of_this_machine();
-    // A rank on fewer threads than the machine has was bound by its launcher and is left its part, unless the launcher
-    // itself may run on no more than the rank, as in a container of a few cores: then it bound nobody, and ranks must
+    // A rank with fewer threads than the machine was bound by its launcher and keeps its cores. The exception is a
+    // launcher that has no more threads itself, as in a container with few cores: then it bound nobody, and ranks must
     // share.
     let place = node_place()
         .filter(|_| threads.len() >= topology.online() || launcher::may_use(&all) == Some(true));
     let (place, cores) = match (place, options.say_cores()) {
         (None, false) => return Ok(Vec::new()),
-        (place, true) => (place.unwrap_or(Place::ALONE), topology.cores(&threads)),
-        // Without options each hardware thread is dealt like a core, as the system numbers them.
+        (place, true) => (
+            place.unwrap_or(RankPosition::ALONE),
+            topology.cores(&threads),
+        ),
+        // Without options each hardware thread is assigned like a core, in the system's numbering.
         (Some(place), false) => (place, threads.iter().map(|&t| Core::from([t])).collect()),
     };
     let division = cores::divide(&cores, place, options).map_err(|error| {
@@ -166,7 +169,7 @@ fn take_cores(options: &Options) -> anyhow::Result<Vec<usize>> {
     }
 }
 
-/// The error for a system that does not let a process choose its cores.
+/// The error for a system that does not let processes choose their cores.
 fn refused(error: rustix::io::Errno) -> anyhow::Error {
     Advice::run(
         format!("the system does not let the program choose its cores: {error}"),
@@ -174,11 +177,12 @@ fn refused(error: rustix::io::Errno) -> anyhow::Error {
     )
 }
 
-/// This process's place among the ranks of its node; `None` if it is alone there, or the launcher does not tell.
-fn node_place() -> Option<Place> {
+/// This process's position among the ranks of its node; `None` if it is alone there, or the launcher does not report
+/// it.
+fn node_place() -> Option<RankPosition> {
     let launch = ranks::launch()?;
     let (rank, ranks) = (launch.local_rank?, launch.local_size?);
-    (ranks > 1).then_some(Place { rank, ranks })
+    (ranks > 1).then_some(RankPosition { rank, ranks })
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the user may say of cores and memory, on the command line or in the environment.
+//! User options for cores and memory, from the command line or the environment.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;
@@ -26,7 +26,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Whether the user said anything of cores.
+    /// Whether the user gave any option about cores.
     pub fn say_cores(&self) -> bool {
         self.reserve_cores.is_some() || self.hyper_threads.is_some()
     }

@@ -1,32 +1,32 @@
-//! Where this process runs, in words.
+//! Describes where this process runs.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// Cores and memory of this process, as the system has them.
+/// Cores and memory policy of this process, as reported by the system.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Placement {
-    /// Hardware threads that compute, as the kernel lists them.
+    /// Hardware threads for computation, as a kernel list.
     computing: String,
-    /// Hardware threads reserved for communication, in the same way.
+    /// Hardware threads reserved for communication, as a kernel list.
     communication: String,
-    /// The memory policy in words; `None` for the usual one, by which memory lies near the core that first writes it.
+    /// Description of the memory policy; `None` for the default, which allocates near the core that first writes.
     memory: Option<String>,
 }
 
 impl Placement {
-    /// Where this process is bound now.
+    /// The current binding of this process.
     pub fn now() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let allowed =
             |line: &str| Some(line.strip_prefix("Cpus_allowed_list:")?.trim().to_string());
-        // Only the first line is read. It is the program's own mapping and shows the policy of the process; the kernel
-        // takes long for the rest.
+        // Only the first line is read. It is the program's own mapping and shows the process's policy; the kernel takes
+        // long for the rest.
         let mut line = String::new();
         if let Ok(maps) = File::open("/proc/self/numa_maps") {
-            // Kernels without NUMA have no such file, and no policy.
+            // Kernels without NUMA have neither the file nor a policy.
             let _ = BufReader::with_capacity(256, maps).read_line(&mut line);
         }
         Self {
@@ -61,8 +61,8 @@ impl fmt::Display for Placement {
     }
 }
 
-/// The first two ranks of one node that have a hardware thread in common although one of them has reserved some; `None`
-/// if there are none. `ranks` has the node of each rank, and its placement if it is known.
+/// The first two ranks of one node that share a hardware thread although one of them reserved some; `None` if there are
+/// none. `ranks` has each rank's node, and its placement if known.
 pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
     let known = |rank: usize| ranks[rank].1.as_ref();
     let shares = |a: usize, b: usize| {
@@ -76,10 +76,10 @@ pub fn sharing(ranks: &[(usize, Option<Placement>)]) -> Option<(usize, usize)> {
     of_a_node.find(|&(a, b)| shares(a, b).is_some())
 }
 
-/// The memory policy in a line such as `55d0c000 prefer:1 file=/usr/bin/squall`, in words; `None` for the default.
+/// Describes the memory policy in a line such as `55d0c000 prefer:1 file=/usr/bin/squall`; `None` for the default.
 fn policy(line: &str) -> Option<String> {
     let (_, rest) = line.trim().split_once(' ')?;
-    // Newer kernels have a policy with a blank in it: `prefer (many):1`.
+    // Newer kernels have a policy that contains a space: `prefer (many):1`.
     let words = rest.split(' ');
     let words: Vec<&str> = words.take_while(|word| !word.contains('=')).collect();
     match words.join(" ").as_str() {

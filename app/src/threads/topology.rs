@@ -1,4 +1,4 @@
-//! Cores and memory of the machine, as the kernel shows them in files.
+//! Cores and memory of the machine, from kernel files.
 
 use super::cores::{self, Core};
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ pub struct Topology {
 /// A NUMA node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryNode {
-    /// The system's number for it.
+    /// Its number in the system.
     pub number: usize,
-    /// Its memory, in bytes.
+    /// Its memory in bytes.
     pub bytes: u64,
-    /// Its hardware threads, as the kernel lists them; empty in a node that has only memory.
+    /// Its hardware threads, as a kernel list; empty for a node that has only memory.
     pub threads: String,
 }
 
@@ -37,23 +37,23 @@ impl Topology {
         Self::at("/sys/devices/system")
     }
 
-    /// The topology that a folder laid out as `/sys/devices/system` shows.
+    /// Reads the topology from a folder laid out as `/sys/devices/system`.
     pub fn at(root: impl AsRef<Path>) -> Self {
         let root = root.as_ref().to_path_buf();
         Self { root }
     }
 
-    /// How many hardware threads the machine has; 0 if the kernel does not say.
+    /// Number of hardware threads of the machine; 0 if the kernel does not report it.
     pub fn online(&self) -> usize {
         cores::parse(&self.read("cpu/online")).len()
     }
 
-    /// The cores that these hardware threads belong to.
+    /// The cores of these hardware threads.
     pub fn cores(&self, threads: &[usize]) -> Vec<Core> {
         cores::group(threads, |thread| self.siblings(thread))
     }
 
-    /// All hardware threads of a thread's core; empty if the kernel does not say.
+    /// All hardware threads of a thread's core; empty if the kernel does not report it.
     fn siblings(&self, thread: usize) -> Vec<usize> {
         let file = |name: &str| self.read(&format!("cpu/cpu{thread}/topology/{name}"));
         // The second name is that of kernels before 5.3.
@@ -80,14 +80,14 @@ impl Topology {
         nodes
     }
 
-    /// A file's only line, or all of its lines; nothing if it is not there.
+    /// The contents of a file; empty if it does not exist.
     fn read(&self, name: &str) -> String {
         let text = std::fs::read_to_string(self.root.join(name)).unwrap_or_default();
         text.trim().to_string()
     }
 }
 
-/// Bytes of a node's memory, from a line such as `Node 0 MemTotal: 98817152 kB`.
+/// A node's memory in bytes, from a line such as `Node 0 MemTotal: 98817152 kB`.
 fn total(meminfo: &str) -> u64 {
     let value = |line: &str| {
         let (_, value) = line.split_once("MemTotal:")?;

@@ -1,4 +1,4 @@
-//! `squall bench allreduce`: sums over ranks, method beside method, under MPI's launcher or over threads.
+//! `squall bench allreduce`: compares all-reduce methods, under MPI's launcher or on threads.
 
 use super::{Row, row_of_cpu};
 use crate::arguments::number;
@@ -54,10 +54,10 @@ fn wire() -> impl TypedValueParser<Value = Wire> {
         .map(move |name| named(name).unwrap_or_default())
 }
 
-/// The longest vector, in millions: 40 GB of f32.
+/// Maximum vector length in millions: 40 GB of f32.
 const MOST_MILLIONS: f64 = 1e4;
 
-/// Parses the length of a vector, of one value at least.
+/// Parses a vector length of at least one value.
 fn millions(text: &str) -> Result<f64, String> {
     let expected = format!("millions of values, up to {MOST_MILLIONS}, such as 43.67");
     number(
@@ -67,19 +67,19 @@ fn millions(text: &str) -> Result<f64, String> {
     )
 }
 
-/// Values of a vector: 1.001 times 10⁶ is a little below 1001000.
+/// Converts millions to a number of values, rounding: 1.001 times 10⁶ is slightly below 1001000.
 fn values(millions: f64) -> usize {
     (millions * 1e6).round() as usize
 }
 
-/// Parses the rate of a link, which is never 0: its bound would be for ever.
+/// Parses a link rate, which must be positive: otherwise the bound would be infinite.
 fn rate(text: &str) -> Result<f64, String> {
     let fits = |value: &f64| value.is_finite() && *value > 0.0;
     number(text, fits, "Mbit/s above 0, such as 10000")
 }
 
-/// Adds a row for each vector, method and wire, on the first rank; none on the others. Rows of wrong sums come before an
-/// error that names them.
+/// Adds a row for each vector, method and wire format on the first rank; none on the others. If sums are wrong, their
+/// rows are still added before the error that names them.
 pub(super) fn measure_all(
     options: &AllReduceOptions,
     repeat: usize,
@@ -122,7 +122,7 @@ pub(super) fn measure_all(
     ))
 }
 
-/// Refuses vectors that this process has no memory for: each thread has one of its own.
+/// Rejects vectors that do not fit into memory: each thread has its own.
 fn check_memory(options: &AllReduceOptions) -> anyhow::Result<()> {
     let longest = options.millions.iter().copied().fold(0.0, f64::max);
     let needed = (4e6 * longest * options.ranks as f64) as u64;
@@ -140,7 +140,7 @@ fn check_memory(options: &AllReduceOptions) -> anyhow::Result<()> {
     }
 }
 
-/// Whether an average is further from the exact one than it is if every rank rounds once.
+/// Whether an average is further from the exact one than a single rounding on every rank allows.
 fn is_wrong(row: &BenchRow) -> bool {
     let rounding = match row.wire {
         Wire::F32 => 2f64.powi(-23),
@@ -151,7 +151,7 @@ fn is_wrong(row: &BenchRow) -> bool {
     row.error.is_nan() || row.error > ranks as f64 * rounding
 }
 
-/// Measures all methods; `library` are those of the MPI library, by name.
+/// Measures all methods; `library` holds the MPI library's own, by name.
 fn compete(
     comm: &mut dyn Communicator,
     options: &AllReduceOptions,
@@ -202,7 +202,7 @@ fn compete(
     measure(comm, &mut contestants, &options)
 }
 
-/// One of ours beside the fastest of the library's own for the same vector.
+/// Compares one of our methods with the library's fastest for the same vector.
 fn as_row(own: &BenchRow, all: &[BenchRow]) -> Row {
     let is_library = |row: &BenchRow| row.name.starts_with("MPI");
     let peers = all

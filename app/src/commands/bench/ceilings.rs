@@ -1,5 +1,4 @@
-//! The memory bandwidth of this machine, measured in the same run: the ceiling of operations that are limited by
-//! memory.
+//! Measures this machine's memory bandwidth in the same run: the upper bound of memory-limited operations.
 
 use super::median;
 use candle_core::{Device, Tensor};
@@ -7,16 +6,16 @@ use rayon::prelude::*;
 use squall_model::Backend;
 use std::time::Instant;
 
-/// Values of arrays by which memory is timed: more than a cache holds.
+/// Array length for timing memory: larger than any cache.
 pub(super) const LONG: usize = 16 << 20;
 /// Values per task of the triad.
 const CHUNK: usize = 1 << 16;
 
-/// Two arrays read and one written, 12 bytes a value and none hidden.
+/// The STREAM triad: two arrays read and one written, 12 bytes per value.
 pub(super) enum Triad {
     /// a ← a + s b on all threads.
     Host(Vec<f32>, Vec<f32>),
-    /// a + b into memory that was used before, on the GPU.
+    /// a + b into a reused buffer, on the GPU.
     Gpu(Backend, Tensor, Tensor),
 }
 
@@ -31,7 +30,7 @@ impl Triad {
         Ok(Self::Gpu(backend, bring(a)?, bring(b)?))
     }
 
-    /// Seconds of one triad, measured now.
+    /// Measures the seconds of one triad.
     pub fn seconds(&mut self) -> anyhow::Result<f64> {
         let started = Instant::now();
         match self {
@@ -48,7 +47,7 @@ impl Triad {
         Ok(started.elapsed().as_secs_f64())
     }
 
-    /// Bytes a second, measured now: the median of three.
+    /// Measures the bandwidth in bytes per second: the median of three runs.
     pub fn rate(&mut self) -> anyhow::Result<f64> {
         let mut seconds = [self.seconds()?, self.seconds()?, self.seconds()?];
         let count = match self {
@@ -58,7 +57,7 @@ impl Triad {
         Ok((12 * count) as f64 / median(&mut seconds))
     }
 
-    /// What a time at this rate is.
+    /// Describes a time at this rate.
     pub fn words(&self) -> &'static str {
         match self {
             Self::Host(..) => "its bytes at the rate of a triad on all threads",

@@ -1,4 +1,4 @@
-//! `squall bench simulate|label|read`: what is done with fields before a network sees them.
+//! `squall bench simulate|label|read`: the processing of fields before a network sees them.
 
 use super::ceilings::{LONG, Triad};
 use super::{Row, forget_peak, median, row_of_cpu};
@@ -30,7 +30,7 @@ pub struct LabelOptions {
     fields: Option<String>,
 }
 
-/// Median seconds of `act`, after one call that does not count. The highest memory use is then that of these calls.
+/// Median seconds of `act` after one warm-up call, which also resets the peak memory.
 fn time(repeat: usize, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     forget_peak();
     act()?;
@@ -43,7 +43,7 @@ fn time(repeat: usize, mut act: impl FnMut() -> anyhow::Result<()>) -> anyhow::R
     Ok(median(&mut times))
 }
 
-/// A time of a synthetic run, of the 1-degree grid and of the one asked for.
+/// One time of a synthetic run, on the 1-degree grid and on the requested one.
 pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
     let mut found = Vec::new();
     for (rows, columns) in [(192, 288), options.grid] {
@@ -54,7 +54,7 @@ pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<
             run.snapshot(index % run.len());
             Ok(())
         })?;
-        // The fields must at least be written to memory once.
+        // The fields must be written to memory at least once.
         let bytes = rows * columns * 16 * 4;
         let name = format!("simulate a time of {rows} x {columns}");
         let what = "writing the fields to memory once";
@@ -63,8 +63,8 @@ pub(super) fn simulate(options: &FieldOptions, repeat: usize) -> anyhow::Result<
     with_ceilings(found)
 }
 
-/// The rows, each beside the time of the bytes that it moves at least, at the rate of a triad on all threads: measured
-/// after all of them, whose peaks are without the triad's arrays.
+/// Adds to each row the time for its minimum memory traffic at the measured triad rate. The triad runs after all of
+/// them, so that its arrays do not count in their peak memory.
 fn with_ceilings(found: Vec<(Row, usize)>) -> anyhow::Result<Vec<Row>> {
     let rate = Triad::new(Backend::best_of_cpu(), LONG)?.rate()?;
     let beside = |(mut row, bytes): (Row, usize)| {
@@ -74,7 +74,7 @@ fn with_ceilings(found: Vec<(Row, usize)>) -> anyhow::Result<Vec<Row>> {
     Ok(found.into_iter().map(beside).collect())
 }
 
-/// A time labelled by the DeepCAM rules, and the cyclones and rivers of TempestExtremes'.
+/// Labels one time with the DeepCAM rules, and with TempestExtremes' for cyclones and rivers.
 pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec<Row>> {
     let fields = match &options.fields {
         Some(input) => {
@@ -92,7 +92,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     let labeller = Labeller::new(&Thresholds::default(), grid.clone())?;
     let tempest = TempestDetector::new(&TempestThresholds::default(), grid.clone())?;
     let transport = fields.transport()?.into_owned().magnitude;
-    // Right after what it is of, whose memory it tells.
+    // Called right after the measured work, because it reads the peak memory.
     let of = |what: &str, planes: usize, seconds: f64| {
         let name = format!("{what} of {rows} x {columns}");
         let ceiling = "reading the fields from memory once";
@@ -118,7 +118,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     with_ceilings(vec![deepcam, nodes, rivers])
 }
 
-/// A time read from a file of four.
+/// Reads one time from a file of four.
 pub(super) fn read(options: &FieldOptions, repeat: usize) -> anyhow::Result<Row> {
     let (rows, columns) = options.grid;
     let folder = tempfile::tempdir()?;

@@ -1,4 +1,4 @@
-//! `squall bench groups`: groups that do not wait for each other beside ranks in step, over threads.
+//! `squall bench groups`: compares asynchronous groups with synchronous training, on threads.
 
 use crate::failure::Advice;
 use crate::output;
@@ -18,16 +18,16 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// The run that networks learn from: its grid, and its days, of which every fifth block is for the loss, so that both
-/// have all seasons.
+/// The training data: grid size and number of days. Every fifth block of days is for the validation loss, so that
+/// training and validation cover all seasons.
 const GRID: (usize, usize) = (32, 48);
 const DAYS: usize = 750;
 const BLOCK: usize = 15;
 
-/// Confidence of the interval of a change of the loss.
+/// Confidence level of the interval of the loss change.
 const CONFIDENCE: f64 = 0.95;
 
-/// How much of the running statistics of batch normalisation a sample leaves, whoever learns from it.
+/// Momentum of batch normalisation's running statistics per sample, whichever rank trains on it.
 const STATISTICS_KEPT: f64 = 0.98;
 
 /// Which groups, and how slow the slowest rank is.
@@ -69,7 +69,7 @@ enum Turn {
     RoundRobin,
 }
 
-/// What of the optimiser's momentum groups have.
+/// How much of the optimiser's momentum groups use.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 enum Share {
@@ -77,36 +77,37 @@ enum Share {
     Tuned,
 }
 
-/// How one way to train went, over all seeds.
+/// Results of one way to train, over all seeds.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 struct Outcome {
-    /// Groups that do not wait for each other; none where all ranks are in step.
+    /// Number of asynchronous groups; `None` for synchronous training.
     groups: Option<usize>,
-    /// How much momentum groups have; none where all ranks are in step.
+    /// Momentum of the groups; `None` for synchronous training.
     momentum: Option<Share>,
     slow: u32,
     steps_per_second: f64,
     samples_per_second: f64,
-    /// Samples a second, as a multiple of training in step.
+    /// Throughput relative to synchronous training.
     faster: f64,
-    /// Updates by others between reading parameters and using their gradient.
+    /// Mean number of other updates between reading parameters and applying their gradient.
     staleness_mean: Option<f64>,
     staleness_max: Option<u64>,
-    /// Mean over seeds of the loss of samples that were not learnt from.
+    /// Mean over seeds of the validation loss.
     loss: f64,
-    /// That loss for each seed.
+    /// The validation loss of each seed.
     losses: Vec<f64>,
-    /// Geometric mean over seeds of the loss against that of training in step with the same seed.
+    /// Geometric mean over seeds of the loss relative to synchronous training with the same seed.
     loss_change_percent: f64,
-    /// The change's 95 % interval, by Student's t of the logarithms; none of a single seed.
+    /// 95 % interval of the change, by Student's t of the logarithms; `None` for a single seed.
     loss_change_interval: Option<[f64; 2]>,
 }
 
 impl Outcome {
-    /// Sets what is told against training in step.
+    /// Fills in the comparison with synchronous training.
     fn compare(&mut self, in_step: &Self) {
         self.faster = self.samples_per_second / in_step.samples_per_second;
-        // Ratios, whose mean would favour those above 1: twice as good and twice as bad are no change together.
+        // Geometric mean: an arithmetic mean of ratios would favour those above 1, although twice as good and twice as
+        // bad should cancel.
         let pairs = self.losses.iter().zip(&in_step.losses);
         let logs: Vec<f64> = pairs.map(|(one, other)| (one / other).ln()).collect();
         let n = logs.len() as f64;
@@ -122,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// Groups and their momentum; none is training in step.
+/// Groups and their momentum; `None` is synchronous training.
 type Way = Option<(usize, Share)>;
 
 /// All ways to train.
@@ -180,7 +181,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// Trains in every way and prints how it went.
+/// Trains in every way and prints the results.
 pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
     options.check()?;
     let folder = tempfile::tempdir()?;
@@ -188,8 +189,8 @@ pub(super) fn run(options: &GroupOptions, json: bool) -> anyhow::Result<()> {
     let mut rows: Vec<Outcome> = Vec::new();
     let mut learnt: Option<Outcome> = None;
     for &slow in &options.slow {
-        // Synchronous ranks learn the same, bit for bit, whichever rank is slow: later only the speed is measured, with
-        // one seed.
+        // Synchronous ranks produce the same bits whichever rank is slow, so later runs only measure speed, with one
+        // seed.
         let in_step = match &learnt {
             None => options.mean(folder.path(), None, slow, options.seeds)?,
             Some(first) => Outcome {
@@ -237,7 +238,7 @@ impl GroupOptions {
         ))
     }
 
-    /// The outcome of one way to train, as the mean over this many seeds.
+    /// The result of one way to train, as the mean over this many seeds.
     fn mean(&self, folder: &Path, way: Way, slow: u32, seeds: u64) -> anyhow::Result<Outcome> {
         let mut mean = Outcome {
             groups: way.map(|(groups, _)| groups),
@@ -262,7 +263,7 @@ impl GroupOptions {
         Ok(mean)
     }
 
-    /// Ranks that do a step together, each with one sample.
+    /// Ranks per step, each with one sample.
     fn ranks_of_step(&self, way: Way) -> usize {
         self.workers / way.map_or(1, |(groups, _)| groups)
     }
@@ -302,7 +303,7 @@ impl GroupOptions {
         Ok((report, loss.unwrap_or(f64::NAN)))
     }
 
-    /// The smallest network, a sample for each rank and step, and a rate in proportion to the ranks of a step.
+    /// The smallest network, one sample per rank and step, and a learning rate proportional to the ranks of a step.
     fn recipe(&self, way: Way, seed: u64) -> anyhow::Result<Recipe> {
         let ranks = self.ranks_of_step(way);
         let steps = self.samples / ranks as u64;
@@ -351,7 +352,7 @@ impl GroupOptions {
     }
 }
 
-/// A small synthetic run as a sample store.
+/// Writes a sample store of a small synthetic run.
 fn store(folder: &Path) -> anyhow::Result<()> {
     let run = SyntheticRun::new(SyntheticConfig {
         rows: GRID.0,

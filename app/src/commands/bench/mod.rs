@@ -1,4 +1,4 @@
-//! `squall bench`: how fast the parts are on this machine, and how near their ceilings.
+//! `squall bench`: the speed of the parts on this machine, compared with their upper bounds.
 
 mod all_reduce;
 mod ceilings;
@@ -80,32 +80,32 @@ enum Part {
     Parity(parity::ParityOptions),
 }
 
-/// One measured thing.
+/// One measurement.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     name: String,
-    /// Seconds of one unit: a field time, a sample.
+    /// Seconds per unit: a time of fields, a sample.
     ours: f64,
-    /// Seconds of another program, where one was measured: of the fastest of several.
+    /// Seconds of another program, if measured; the fastest of several.
     peer: Option<f64>,
     /// How the other program runs the network.
     peer_mode: Option<String>,
-    /// The other program's highest memory use.
+    /// Peak memory of the other program.
     peer_peak_mb: Option<f64>,
-    /// peer / ours: above 1 is faster.
+    /// peer / ours: above 1, ours is faster.
     ratio: Option<f64>,
-    /// What the ceiling would take, in percent of ours.
+    /// Time at the ceiling, as a percentage of ours.
     ceiling_percent: Option<f64>,
     /// What the ceiling is.
     ceiling: &'static str,
-    /// Floating-point operations a second, where they are counted.
+    /// Floating-point operations per second, if counted.
     flops_per_second: Option<f64>,
-    /// Highest memory use while it was measured: on a GPU of its memory, else of the process. Of operations and sums on a
-    /// CPU, and where the system cannot forget a peak, that of the process so far.
+    /// Peak memory during the measurement: of the GPU, or else of the process. For operations and sums on a CPU, and
+    /// where the system cannot reset the peak, it is that of the process so far.
     peak_mb: f64,
-    /// The memory that it was said to need before it ran, where that is said.
+    /// Predicted memory, if there was a prediction.
     predicted_mb: Option<f64>,
-    /// The device that computed.
+    /// The compute device.
     device: String,
 }
 
@@ -159,14 +159,14 @@ impl Bench {
         }
         let mut rows = Vec::new();
         let measured = self.measure(&mut rows);
-        // Ranks measure side by side, and the first one reports. It also reports what was measured before a failure.
+        // Ranks measure concurrently, and the first one reports, including what was measured before a failure.
         if ranks::number() == 0 && (measured.is_ok() || !rows.is_empty()) {
             output::result(&Table(rows), self.json)?;
         }
         measured
     }
 
-    /// Adds a row for everything that is measured; those before an error stay.
+    /// Adds a row for every measurement; those before an error are kept.
     fn measure(&self, rows: &mut Vec<Row>) -> anyhow::Result<()> {
         match &self.part {
             None => self.all(&parsed::<All>([""; 0])?, rows)?,
@@ -183,14 +183,14 @@ impl Bench {
             }
             Some(Part::Optimizer) => rows.extend(optimizer::rows(self.repeat)?),
             Some(Part::AllReduce(options)) => all_reduce::measure_all(options, self.repeat, rows)?,
-            // They have tables of their own.
+            // These print tables of their own.
             Some(Part::Groups(_) | Part::Parity(_)) => {}
         }
         Ok(())
     }
 
     fn all(&self, All { fields, network }: &All, rows: &mut Vec<Row>) -> anyhow::Result<()> {
-        // A slip of the keyboard is told before anything is measured.
+        // Report typing errors before anything is measured.
         network.resolve()?;
         for work in [Work::Step, Work::Infer] {
             network::check_options(&network.of(work), work, Backend::best())?;
@@ -210,7 +210,7 @@ fn repetitions(text: &str) -> Result<usize, String> {
     number(text, |times: &usize| *times > 0, "1 repetition or more")
 }
 
-/// The median; of an even number of values the upper one of the two in the middle.
+/// The median; for an even number of values the upper one of the two in the middle.
 fn median(values: &mut [f64]) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
@@ -233,7 +233,7 @@ pub(super) fn row(name: String, ours: f64, ceiling: Option<f64>, what: &'static 
     }
 }
 
-/// As [`row`], of what the CPU computes whatever else there is.
+/// Like [`row`], for work that always runs on the CPU.
 pub(super) fn row_of_cpu(name: String, ours: f64, ceiling: Option<f64>, what: &'static str) -> Row {
     Row {
         peak_mb: peak_memory() as f64 / 1e6,
@@ -242,17 +242,17 @@ pub(super) fn row_of_cpu(name: String, ours: f64, ceiling: Option<f64>, what: &'
     }
 }
 
-/// Bytes of the highest memory use where it is computed.
+/// Peak memory in bytes on the compute device.
 pub(super) fn peak() -> u64 {
     (Backend::best().peak_memory()).unwrap_or_else(peak_memory)
 }
 
-/// Lets the highest memory use begin anew, from what is in use: before that the allocator gives back what was freed.
+/// Resets the peak memory to the current use, after returning freed memory to the system.
 pub(super) fn forget_peak() {
     Backend::best().forget_peak();
     squall_model::memory::give_back_freed();
-    // What it means is in proc(5): 5 resets the peak. Where there is no such file, or it is closed, the peak stays that
-    // of the process so far.
+    // See proc(5): 5 resets the peak. Where the file does not exist or is not writable, the peak remains that of the
+    // process so far.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 

@@ -1,5 +1,5 @@
-//! `squall bench optimizer`: a step of every rule on the 43.67-million-parameter network, against the memory's own
-//! rate.
+//! `squall bench optimizer`: one step of every rule on the 43.67-million-parameter network, compared with memory
+//! bandwidth.
 
 use super::ceilings::Triad;
 use super::{Row, forget_peak, median, row};
@@ -7,14 +7,14 @@ use squall_model::optim::{Mirror, Optimizer, OptimizerConfig, Rounding, Rule, Up
 use squall_model::{Backend, Gradients, Network, NetworkConfig};
 use std::time::Instant;
 
-/// One row for each rule; the percent is of a triad that runs before each step, where the step runs, so that both meet
-/// the same load.
+/// Returns one row per rule. The percentage refers to a triad that runs before each step, on the same device, so that
+/// both meet the same load.
 ///
-/// The least that a step moves: gradient and values and moments read, values and moments written, 4 bytes each; for
-/// LAMB, whose step of a tensor needs the norm of the tensor's whole direction, the 12 bytes of a second pass are
-/// added. That is exact for tensors larger than the last cache only, as DeepLabV3+'s largest are; were every tensor
-/// found in cache, LAMB's percent would be 28/40 of the one given. What a step does beyond that counts against it: one
-/// more pass over the gradient, which stops it before what is no number.
+/// The minimum traffic of a step: gradient, values and moments read, values and moments written, 4 bytes each. LAMB
+/// needs the norm of a tensor's whole direction, so 12 bytes are added for its second pass. That is exact only for
+/// tensors larger than the last-level cache, such as DeepLabV3+'s largest; if every tensor fitted into cache, LAMB's
+/// percentage would be 28/40 of the reported one. Any further traffic counts against the step: there is one more pass
+/// over the gradient, which checks it for NaN and infinities.
 pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
     let backend = Backend::best();
     let mut network = Network::build(&NetworkConfig::default(), backend, 1)?;
@@ -22,14 +22,14 @@ pub(super) fn rows(repeat: usize) -> anyhow::Result<Vec<Row>> {
     let mut gradients = Gradients::new(network.parameters());
     let values = gradients.as_mut_slice().iter_mut().enumerate();
     values.for_each(|(i, g)| *g = ((i % 1013) as f32 - 506.0) * 1e-5);
-    // A network's gradients are there already when its step begins.
+    // A network's gradients exist before its step begins.
     gradients.settle()?;
     let mut triad = Triad::new(backend, count)?;
     let sgd = OptimizerConfig {
         rule: Rule::Sgd,
         ..OptimizerConfig::default()
     };
-    // A GPU keeps copies as the f32 that its operations take.
+    // A GPU keeps copies in f32, which its operations take.
     let with_copy = if backend.is_gpu() { 32 } else { 30 };
     let cases = [
         ("SGD", sgd, false, 20),

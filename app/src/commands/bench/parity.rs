@@ -1,4 +1,4 @@
-//! `squall bench parity`: operations and networks against plain loops.
+//! `squall bench parity`: compares operations and networks with plain loops.
 
 use crate::arguments::grid;
 use crate::failure::{Advice, CHECK};

@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Threads of a peer may spin for a while after their last operation, on the cores of the program whose turn is next.
+/// A peer's threads may spin for a while after their last operation, on the cores of the next program.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// A running peer: it answers `step` and `infer` with one JSON line each.
+/// A running peer: it answers `step` and `infer` with one line of JSON each.
 pub struct Peer {
     command: String,
     child: Child,
@@ -18,24 +18,24 @@ pub struct Peer {
     answers: BufReader<ChildStdout>,
 }
 
-/// What a peer answers.
+/// An answer of a peer.
 #[derive(Debug, Deserialize)]
 pub struct Answer {
-    /// How long it took.
+    /// Seconds that the work took.
     pub seconds: f64,
-    /// Highest memory use of the peer so far, where it computes.
+    /// Peak memory of the peer so far, on its compute device.
     pub peak_mb: f64,
-    /// Which version of PyTorch.
+    /// PyTorch version.
     pub torch: String,
     /// How it runs the network: eager, compile or graphs.
     pub mode: String,
 }
 
 impl Peer {
-    /// Starts `command` (split at blanks) with further arguments, and waits until it is ready.
+    /// Starts `command` (split at spaces) with further arguments, and waits until it is ready.
     ///
     /// # Errors
-    /// Wrong usage if it cannot be started or says nothing.
+    /// Wrong usage if it cannot be started or does not answer.
     pub fn start(command: &str, arguments: &[String]) -> anyhow::Result<Self> {
         let hint = "for example: --peer \"python validation/peers/step.py\" (see validation/peers/README.md)";
         let mut words = command.split_whitespace();
@@ -68,15 +68,15 @@ impl Peer {
         })
     }
 
-    /// Lets it do `work` once; it is quiet again when this returns.
+    /// Lets it do `work` once; it is idle again when this returns.
     ///
     /// # Errors
-    /// If it ends or answers something else.
+    /// If it exits or gives an invalid answer.
     pub fn time(&mut self, work: &str) -> anyhow::Result<Answer> {
         let hint =
             "what it wrote to standard error says why; without --peer ours is measured alone";
         let mut line = String::new();
-        // To one that has ended nothing can be written, and of one that ends nothing can be read.
+        // If it has exited, writing fails; if it is exiting, reading does.
         let asked = writeln!(self.ask, "{work}");
         if asked.is_err() || self.answers.read_line(&mut line)? == 0 {
             let how = self.ending()?;
@@ -103,7 +103,7 @@ impl Peer {
         Ok(answer)
     }
 
-    /// How it ended; one that has closed its output and goes on is ended.
+    /// Its exit status; kills it if it has closed its output but continues to run.
     fn ending(&mut self) -> std::io::Result<ExitStatus> {
         for _ in 0..50 {
             if let Some(status) = self.child.try_wait()? {
@@ -118,7 +118,7 @@ impl Peer {
 
 impl Drop for Peer {
     fn drop(&mut self) {
-        // It may be in the middle of something; nothing of it is needed any more.
+        // It may be busy, but is no longer needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

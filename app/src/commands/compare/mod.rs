@@ -19,7 +19,7 @@ use squall_data::{Calendar, atomic};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
-/// The files that a comparison consists of.
+/// The output files of a comparison.
 const FILES: [&str; 7] = [
     "changes.csv",
     "changes.json",
@@ -121,10 +121,10 @@ pub enum Drawn {
 }
 
 impl Compare {
-    /// Compares, writes, and says what changes.
+    /// Compares, writes, and reports the changes.
     pub fn run(self) -> anyhow::Result<()> {
         let comparison = match self.compare() {
-            Err(error) if ranks::another_works(&error) => {
+            Err(error) if ranks::another_rank_works(&error) => {
                 tracing::warn!("another rank compares into `{}`", self.out.display());
                 return Ok(());
             }
@@ -140,7 +140,7 @@ impl Compare {
 
     /// Compares and writes all files.
     pub fn compare(&self) -> anyhow::Result<Comparison> {
-        // From here on a signal is heard.
+        // From here on signals set a flag.
         interrupt::flag();
         own_folder::check(&self.out, Holds::Changes)?;
         let options = self.options();
@@ -158,7 +158,7 @@ impl Compare {
         let mut progress = Progress::new("compare", compare::Plan::STEPS);
         interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
-        // Removes files that a killed call had begun.
+        // Removes unfinished files of a killed call.
         atomic::sweep(&self.out, |name| FILES.contains(&name))?;
         let goes_on = || -> Result<(), ClimateError> { Ok(interrupt::check()?) };
         let found = work.run(options.draws, &goes_on, |step| {
@@ -166,14 +166,14 @@ impl Compare {
             goes_on()
         });
         progress.finish();
-        // A signal ends the command with its own exit code, whatever error it led to above.
+        // A signal ends the command with its own exit code, whatever error it caused above.
         interrupt::check_whole()?;
         let comparison = found?;
         self.write(&comparison, &title)?;
         Ok(comparison)
     }
 
-    /// The options of the library, as the arguments say.
+    /// Converts the arguments to the library's options.
     fn options(&self) -> CompareOptions {
         CompareOptions {
             draws: DrawOptions {
@@ -198,14 +198,13 @@ impl Compare {
         }
     }
 
-    /// Says what the comparison will take, where `read` bytes of tables are read, and warns if it will have no
-    /// intervals.
+    /// Logs what the comparison will take if `read` bytes of tables are read, and warns if it will have no intervals.
     fn announce(&self, work: &compare::Plan, read: u64) {
         Plan {
             work: work.words(),
             read,
             write: 3_000_000,
-            // 20 bytes for each draw of each block.
+            // 20 bytes per draw and block.
             memory: 80_000_000 + self.resamples as u64 * (20 * work.blocks() as u64).max(6000),
             seconds: Some(seconds(read, self.resamples, work.blocks())),
         }
@@ -225,14 +224,14 @@ impl Compare {
     fn write(&self, comparison: &Comparison, title: &str) -> anyhow::Result<()> {
         let page = changes_page(comparison, title, &self.command())?;
         let path = self.out.join("changes.html");
-        // An older page goes first: if the writing is interrupted, it must not lie beside newer tables.
+        // Removes an older page first, so that after an interruption it is not next to newer tables.
         atomic::remove(&path)?;
         comparison.write(&self.out)?;
         atomic::write(path, page.as_bytes())?;
         Ok(())
     }
 
-    /// Both sides, of these folders, with names that tell them apart; refuses one name for both.
+    /// Both sides, from these folders, with names that distinguish them; rejects equal names.
     fn inputs(&self, [of_a, of_b]: [Vec<PathBuf>; 2]) -> anyhow::Result<[SideInput; 2]> {
         let label =
             |given: &Option<String>, input: &Path, years: Option<(i64, i64)>, letter: &str| {
@@ -242,7 +241,7 @@ impl Compare {
                 match (own_name(&self.a) == own_name(&self.b), years) {
                     (false, _) => own_name(input),
                     (true, Some((from, to))) if self.years_a != self.years_b => {
-                        // Sentences go from one side to the other: "from 1981-1999 to 2001-2023".
+                        // Texts are phrased from one side to the other: "from 1981-1999 to 2001-2023".
                         format!("{from}-{to}")
                     }
                     (true, _) => format!("{letter} ({})", input.display()),
@@ -270,7 +269,7 @@ impl Compare {
         }
     }
 
-    /// The command that makes the same again.
+    /// The command that reproduces the result.
     fn command(&self) -> String {
         let years = |years: Option<(i64, i64)>| years.map(|(from, to)| format!("{from}-{to}"));
         let unit = match self.unit {
@@ -299,13 +298,13 @@ impl Compare {
     }
 }
 
-/// About how many seconds it takes to read tables of `read` bytes and to compare by this many draws of blocks of years:
-/// each draw is a sum over the blocks, for every number and cell of a map.
+/// Estimated seconds for reading `read` bytes of tables and comparing them with this many draws of blocks of years:
+/// each draw is a sum over the blocks, for every quantity and map cell.
 fn seconds(read: u64, draws: usize, blocks: usize) -> f64 {
     read as f64 / 4e7 + 8e-6 * draws as f64 * blocks as f64
 }
 
-/// The error, with a hint that only this command can give where a side has too few months or years.
+/// Adds a hint to the error if a side has too few months or years.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
         ClimateError::Period { .. } => Advice::input(

@@ -25,17 +25,18 @@ pub const DESCRIBING: [Variable; 7] = [
 pub struct Fields {
     pub archive: Archive,
     pub variables: Vec<Variable>,
-    /// The times of events at which there are fields, where these are not all.
+    /// The common times, if not all times of events have fields.
     common: Option<Common>,
-    /// At how many times of events there are none.
+    /// Number of times of events without fields.
     pub absent: usize,
     missing: Missing,
     unread: Skipped,
-    /// Where vapour transport comes from, at all times alike: ranks of rivers by two quantities would be no ranks.
+    /// The source of vapour transport, the same at all times: ranking rivers by two different quantities would be
+    /// meaningless.
     transport: TransportSource,
 }
 
-/// A step longer than the usual one that comes so often in a row is the fields' own, and no hole.
+/// A longer step that occurs this often in a row is the fields' own step rather than a gap.
 const IN_A_ROW: usize = 3;
 
 /// The times that events and fields have in common.
@@ -46,19 +47,19 @@ struct Common {
 }
 
 impl Common {
-    /// `None` where fewer than two times tell no step.
+    /// `None` if fewer than two times define no step.
     fn of(times: Vec<Time>) -> Option<Self> {
         let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
         Some(Self { times, step_hours })
     }
 
-    /// Hours that the fields of one of the times stand for: no more than the usual step, which one time between two holes
-    /// has not, but where fields have become rarer.
+    /// Hours represented by the fields of a time: at most the usual step, unless the fields have become less frequent.
+    /// A single time between two gaps does not have the usual step around it.
     fn hours(&self, place: usize) -> f64 {
         let hours = hours_of(&self.times, place);
         let first = place.saturating_sub(IN_A_ROW);
         let end = (place + IN_A_ROW + 1).min(self.times.len());
-        // So many steps in a row among as many on either side have one at the time itself.
+        // This many equal steps in a row, among as many on either side, include one at the time itself.
         let around = self.times[first..end].windows(2);
         let steps: Vec<i64> = around.map(|pair| pair[1].seconds_since(pair[0])).collect();
         let mut alike = steps.chunk_by(|a, b| a == b);
@@ -70,16 +71,16 @@ impl Common {
     }
 }
 
-/// What the fields say at one time.
+/// The fields at one time.
 pub struct Known {
     pub snapshot: Snapshot,
-    /// Size of the vapour transport; none where there is but its stand-in.
+    /// Magnitude of the vapour transport; `None` if only its stand-in is available.
     pub transport: Option<Array2<f32>>,
 }
 
 impl Fields {
-    /// Refuses fields of another grid or calendar, or of none of the times. One of several ranks `says` what is lacking.
-    /// With `skip_bad` the events of a time whose fields cannot be read are described without them.
+    /// Rejects fields on another grid or calendar, or without any of the times. The rank that `says` logs what is
+    /// missing. With `skip_bad`, the events of a time with unreadable fields are described without them.
     pub fn new(
         archive: Archive,
         objects: &Objects,
@@ -124,18 +125,18 @@ impl Fields {
         })
     }
 
-    /// What rivers are ranked by; none where there is not even the stand-in for vapour transport.
+    /// The quantity that rivers are ranked by; `None` if not even the stand-in for vapour transport is available.
     pub fn ranked_by(&self) -> Option<TransportSource> {
         ranked_by(self.transport, &self.variables)
     }
 
-    /// How many planes are read of a time, and how many of them are kept until its events are found.
+    /// Number of planes read per time, and how many of them are kept until its events are found.
     pub fn planes(&self) -> [u64; 2] {
         let channels = self.variables.len() as u64;
         match self.transport {
-            // Both parts of the transport, and its size.
+            // Both components of the transport, and its magnitude.
             TransportSource::File => [channels + 3; 2],
-            // Humidity and both parts of the wind at each level.
+            // Humidity and both wind components at each level.
             TransportSource::Levels => {
                 let levels = ["Q", "U", "V"].map(|name| {
                     let found = self.archive.field_on_levels(0, name);
@@ -147,7 +148,7 @@ impl Fields {
         }
     }
 
-    /// Where `max_wind_m_s` is measured; none without a wind.
+    /// Where `max_wind_m_s` is measured; `None` without wind.
     pub fn wind(&self) -> Option<&'static str> {
         match wind_of(&self.variables)? {
             (Variable::Ubot, _) => Some("lowest model level, or 10 m where the files have that"),
@@ -155,7 +156,7 @@ impl Fields {
         }
     }
 
-    /// Hours that the fields of a time stand for, where these are not those of the events.
+    /// Hours represented by the fields of a time, if they differ from those of the events.
     pub fn hours(&self, time: Time) -> Option<f64> {
         let common = self.common.as_ref()?;
         let place = (common.times).binary_search_by_key(&0, |at| at.seconds_since(time));
@@ -167,7 +168,7 @@ impl Fields {
         self.archive.find(time).is_some()
     }
 
-    /// The fields at a time, if there are any that can be read.
+    /// The fields at a time, if they exist and are readable.
     pub fn at(&self, time: Time) -> anyhow::Result<Option<Known>> {
         let Some(index) = self.archive.find(time) else {
             return Ok(None);
@@ -182,7 +183,7 @@ impl Fields {
         let Some(mut read) = self.unread.or_none(time, read)? else {
             return Ok(None);
         };
-        // The same instant, which the fields may date by the other Gregorian calendar.
+        // The same instant, although the fields may use the other Gregorian calendar.
         read.snapshot.time = time;
         self.missing.note(&read.snapshot);
         Ok(Some(Known {
@@ -191,7 +192,7 @@ impl Fields {
         }))
     }
 
-    /// Refuses a time whose transport is not that of the others: its rivers would be ranked by the stand-in.
+    /// Rejects a time whose transport source differs from the others': its rivers would be ranked by the stand-in.
     fn check_transport(&self, read: DetectFields) -> Result<DetectFields, DataError> {
         let found = (read.transport.as_ref()).map_or(TransportSource::Proxy, |found| found.source);
         if found == self.transport {
@@ -207,7 +208,8 @@ impl Fields {
     }
 }
 
-/// What rivers are ranked by, given where transport comes from; none where the stand-in is wanted and lacks a channel.
+/// The quantity that rivers are ranked by, given the source of transport; `None` if the stand-in is needed but lacks a
+/// channel.
 fn ranked_by(transport: TransportSource, variables: &[Variable]) -> Option<TransportSource> {
     let stand_in = [Variable::Tmq, Variable::U850, Variable::V850];
     let is_known = transport != TransportSource::Proxy
@@ -215,7 +217,7 @@ fn ranked_by(transport: TransportSource, variables: &[Variable]) -> Option<Trans
     is_known.then_some(transport)
 }
 
-/// Says what rivers are ranked by, and what is wrong with it.
+/// Logs the quantity that rivers are ranked by, and warns of its limitations.
 fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>) {
     if let Some(known @ (TransportSource::File | TransportSource::Levels)) = ranked_by {
         tracing::info!("rivers are ranked by {}", known.describe());
@@ -246,7 +248,8 @@ fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>) {
     }
 }
 
-/// Refuses fields of another grid or calendar than the events, or of none of their times; `common` are those of both.
+/// Rejects fields on another grid or calendar than the events, or without any of their times; `common` are the times of
+/// both.
 fn check_fit(
     archive: &Archive,
     objects: &Objects,
@@ -273,7 +276,7 @@ fn check_fit(
     Ok(())
 }
 
-/// How many times there are, from when to when.
+/// Describes the number of times and their range.
 fn span(times: &[Time]) -> String {
     match times {
         [] => String::new(),
@@ -282,8 +285,8 @@ fn span(times: &[Time]) -> String {
     }
 }
 
-/// Sentences for the end of a run on times without fields: of all `times`, `unread` had fields that could not be read,
-/// and `absent` have none. More is said if tracks are chosen by their wind.
+/// Messages about times without fields at the end of a run: of all `times`, `unread` had unreadable fields and `absent`
+/// have none. More is said if tracks are selected by their wind.
 pub fn without_fields(
     [unread, absent]: [usize; 2],
     times: usize,
@@ -304,7 +307,7 @@ pub fn without_fields(
     said
 }
 
-/// The components of the wind that events get.
+/// The wind components used for events.
 fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
     let pairs = [
         (Variable::Ubot, Variable::Vbot),
@@ -314,7 +317,7 @@ fn wind_of(variables: &[Variable]) -> Option<(Variable, Variable)> {
     pairs.into_iter().find(known)
 }
 
-/// What of the describing variables is lacking and what follows, a sentence each.
+/// Describes missing variables and the consequences, one sentence each.
 fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
     let lacking = |wanted: &[Variable]| -> Option<String> {
         let absent = wanted.iter().filter(|v| !variables.contains(v));

@@ -1,4 +1,4 @@
-//! What the first rank does: it follows the events that all ranks found, in the order of time, and writes the tables.
+//! The first rank's work: follows the events that all ranks found, in order of time, and writes the tables.
 
 use super::source::Source;
 use super::together::{self, Rounds};
@@ -15,7 +15,7 @@ use squall_data::{DataError, wire};
 use squall_jobs::comm::Communicator;
 use std::path::PathBuf;
 
-/// A run as far as it has come: what is known, and where it is written.
+/// The progress of a run: its state and its output.
 pub struct Following<'a> {
     arguments: &'a Events,
     objects: &'a Objects,
@@ -26,7 +26,7 @@ pub struct Following<'a> {
 }
 
 impl<'a> Following<'a> {
-    /// The run of this fingerprint, as an interrupted one left it, or else `new`.
+    /// Opens the run with this fingerprint, as an interrupted one left it, or else as `new`.
     ///
     /// # Errors
     /// As [`RunFolder::open`].
@@ -36,7 +36,7 @@ impl<'a> Following<'a> {
         fingerprint: &str,
         new: EventStream,
     ) -> anyhow::Result<Self> {
-        // A state with times that --skip-bad left out is of no use without that option: such times are an error then.
+        // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are errors.
         let usable = |stream: &EventStream, start: usize| {
             let counts = stream.counts();
             arguments.skip_bad || counts.times == start && counts.unread_fields == 0
@@ -57,10 +57,10 @@ impl<'a> Following<'a> {
         })
     }
 
-    /// Reads what is this rank's, takes what is the others', and writes the events of all times.
+    /// Reads this rank's times, receives those of the other ranks, and writes the events of all times.
     ///
     /// # Errors
-    /// Errors of reading, writing and communication; a state is saved if a signal ends the run.
+    /// Errors of reading, writing and communication; the state is saved if a signal ends the run.
     pub fn follow(
         &mut self,
         comm: &mut dyn Communicator,
@@ -107,8 +107,9 @@ impl<'a> Following<'a> {
         Ok(())
     }
 
-    /// Ends the tables and writes all that follows from them; `wind` says where wind is measured, `ranked_by` what rivers
-    /// are ranked by, `rules` by which numbers events and tracks are chosen. Skipped files are not counted.
+    /// Completes the tables and writes the results derived from them. `wind` says where wind is measured, `ranked_by`
+    /// what rivers are ranked by; `rules` are the numbers by which events and tracks are selected. Skipped files are
+    /// not counted.
     ///
     /// # Errors
     /// [`DataError::NoInput`] if no time could be read; those of writing.
@@ -127,9 +128,9 @@ impl<'a> Following<'a> {
             )
             .into());
         }
-        // From here on a failure or a kill costs what follows from the tables, not the run.
+        // From here on a failure or a kill costs only the derived results, not the run.
         if let Err(error) = self.folder.save(&self.stream, times.len()) {
-            // Then it costs what came after the last state, and what cannot be written is said below.
+            // Then it costs what followed the last state; if the disk is full, that is reported below.
             tracing::debug!("no last state: {error}");
         }
         let stream = self.stream.of_classes(&objects.classes());
@@ -167,7 +168,7 @@ impl<'a> Following<'a> {
     }
 }
 
-/// Writes the track of every cell, if it is asked for and every time is there.
+/// Writes the track of every cell, if requested and no time is missing.
 fn object_ids(
     arguments: &Events,
     objects: &Objects,

@@ -1,4 +1,4 @@
-//! Tracks of other tools instead of masks: the same tables from them.
+//! Imports tracks of other tools instead of masks, into the same tables.
 
 use super::{Events, EventsSummary, refusals};
 use crate::commands::score::box_grid;
@@ -25,8 +25,9 @@ pub(super) fn is_in(input: &str) -> anyhow::Result<bool> {
     Ok(format_of(path)?.is_some_and(|format| format != TrackFormat::SquallEvents))
 }
 
-/// The tracks of our own events: the table beside them, `tracks.parquet` of `events.parquet`, which knows splits,
-/// merges and what the data cut; else, or where it is of other events, what the events themselves tell.
+/// The tracks of our own events: from the table next to them, `tracks.parquet` of `events.parquet`, which has splits,
+/// merges and truncation by the data. If it is missing or belongs to other events, they are derived from the events
+/// themselves.
 fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
     let told = from_events(events);
     let name = name_of(path);
@@ -56,7 +57,7 @@ fn tracks_of(path: &Path, events: &[Event]) -> Vec<Track> {
     told
 }
 
-/// Why there are no events in a file: of one that has tracks alone, which file to give.
+/// Explains why a file has no events; for one with only tracks, names the file to use.
 fn without_points(error: ClimateError, path: &Path) -> anyhow::Error {
     let name = name_of(path);
     let has_no_times =
@@ -78,7 +79,7 @@ fn without_points(error: ClimateError, path: &Path) -> anyhow::Error {
 }
 
 impl Events {
-    /// Writes the tables of such a file.
+    /// Writes the tables of a track file.
     pub(super) fn import(&self, formats: &[Format]) -> anyhow::Result<EventsSummary> {
         self.refuse_what_tracks_lack()?;
         let path = Path::new(&self.masks);
@@ -94,7 +95,7 @@ impl Events {
         times.dedup();
         formats.iter().try_for_each(|format| format.check(&times))?;
         let _lock = FolderLock::take(&self.out)?;
-        // Formats of an earlier import, and what a killed one had begun.
+        // Removes formats of an earlier import, and leftovers of a killed one.
         clear_results(&self.out)?;
         atomic::sweep(&self.out, is_result)?;
         table::write_tracks(self.out.join("tracks.csv"), &tracks)?;
@@ -114,7 +115,7 @@ impl Events {
         })
     }
 
-    /// Cyclones whose wind never reaches `--min-wind` are not listed; their points stay, on no track.
+    /// Drops cyclones whose wind never reaches `--min-wind` from the tracks; their points stay, without a track.
     fn leave_out_weak(&self, events: &mut [Event], tracks: &mut Vec<Track>) -> anyhow::Result<()> {
         let Some(least) = self.min_wind.filter(|least| *least > 0.0) else {
             return Ok(());
@@ -139,7 +140,7 @@ impl Events {
         Ok(())
     }
 
-    /// Refuses what only masks and boxes have, and their folders.
+    /// Rejects options that only apply to masks and boxes, and their folders.
     fn refuse_what_tracks_lack(&self) -> anyhow::Result<()> {
         if self.fields.is_some() {
             return Err(Advice::usage(
@@ -172,7 +173,7 @@ impl Events {
         Ok(())
     }
 
-    /// What the file is, and its events and tracks; says what was guessed or left out.
+    /// Reads the file's format, events and tracks; logs what was guessed or left out.
     fn read_tracks(
         &self,
         path: &Path,
@@ -180,7 +181,7 @@ impl Events {
         grid: &LatLonGrid,
     ) -> anyhow::Result<(TrackFormat, Vec<Event>, Vec<Track>)> {
         let land = LandMask::natural_earth(grid);
-        // Where a column of winds is asked for the reader says that it has none to choose from.
+        // If a wind column is requested, the reader reports that there is none to choose from.
         let is_ours = format_of(path)? == Some(TrackFormat::SquallExport);
         if is_ours && self.wind_column.is_none() {
             let events = table::read_events(path, calendar);
@@ -214,7 +215,7 @@ impl Events {
     }
 }
 
-/// How many there are of each class.
+/// Counts of each class.
 fn counts(times: usize, events: &[Event], tracks: &[Track]) -> EventCounts {
     let of = |class: Class| {
         let events = events.iter().filter(|event| event.class == class);

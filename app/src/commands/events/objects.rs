@@ -1,4 +1,4 @@
-//! What events are made of: masks or boxes.
+//! The source of events: masks or boxes.
 
 use super::{Events, refusals};
 use crate::arguments::check_confidence;
@@ -28,7 +28,7 @@ pub enum Objects {
         series: BoxSeries,
         /// The grid of the fields, if there are any.
         grid: Arc<LatLonGrid>,
-        /// Boxes that are less sure are no events.
+        /// Minimum confidence of events.
         min_confidence: f32,
         /// What is said beside them of their rules, if anything is.
         said: Option<BTreeMap<String, String>>,
@@ -36,8 +36,8 @@ pub enum Objects {
 }
 
 impl Objects {
-    /// Opens what the arguments name; boxes come to the grid and calendar of the fields. One rank of all says what was
-    /// decided.
+    /// Opens the inputs named by the arguments; boxes are put on the grid and calendar of the fields. The rank that
+    /// `says` logs the decisions.
     pub fn open(arguments: &Events, fields: Option<&Archive>, says: bool) -> anyhow::Result<Self> {
         check_confidence(arguments.confidence())?;
         let input = &arguments.masks;
@@ -106,7 +106,7 @@ impl Objects {
         }
     }
 
-    /// The program that made the masks, as far as their files say; nothing of boxes.
+    /// The program that made the masks, as far as their files say; empty for boxes.
     pub fn source(&self) -> &str {
         match self {
             Self::Masks(masks) => masks.source(),
@@ -114,8 +114,7 @@ impl Objects {
         }
     }
 
-    /// The numbers of the rules that made the masks, or their network, as far as their files say; of boxes those of rules
-    /// that make nothing else.
+    /// The numbers of the rules or the network that made the masks, as far as their files say; empty for boxes.
     pub fn made_by(&self) -> Vec<(String, String)> {
         let named = |(name, value): (String, String)| (format!("masks.{name}"), value);
         match self {
@@ -130,7 +129,7 @@ impl Objects {
         }
     }
 
-    /// Which areas of masks are events unless the arguments say otherwise.
+    /// The default selection of mask areas that are events.
     pub fn usual_options(&self) -> ExtractOptions {
         match self {
             Self::Masks(masks) if masks.is_by_rules() => ExtractOptions::of_rules(),
@@ -146,7 +145,7 @@ impl Objects {
         }
     }
 
-    /// The classes of which none means that there were none.
+    /// The classes whose absence from the objects is meaningful.
     pub fn classes(&self) -> Vec<Class> {
         match self {
             Self::Masks(masks) => masks.classes(),
@@ -157,7 +156,7 @@ impl Objects {
         }
     }
 
-    /// Files that could not be used.
+    /// Number of unusable files.
     pub fn skipped_files(&self) -> usize {
         match self {
             Self::Masks(masks) => masks.skipped().len(),
@@ -173,7 +172,7 @@ impl Objects {
         }
     }
 
-    /// What one time of them is called, in the plural.
+    /// The plural noun for what a time holds.
     pub fn noun(&self) -> &'static str {
         match self {
             Self::Masks(_) => "masks",
@@ -181,7 +180,7 @@ impl Objects {
         }
     }
 
-    /// Bytes that will be read of them.
+    /// Number of bytes to be read.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Masks(masks) => {
@@ -196,7 +195,7 @@ impl Objects {
     }
 }
 
-/// The file of boxes that an input is or holds, unless it holds masks.
+/// The box file that an input is or contains, unless it contains masks.
 fn boxes_in(input: &str) -> anyhow::Result<Option<PathBuf>> {
     let offers = offers(input)?;
     if offers.iter().any(|offer| offer.kind == Kind::Masks) {

@@ -1,4 +1,4 @@
-//! Refusals: of input that no events can be made of, in plain words, and of an output that would overwrite the input.
+//! Rejects input from which no events can be made, in plain words, and output that would overwrite the input.
 
 use crate::failure::Advice;
 use crate::input::{absolute_folder, name_of, same_dates};
@@ -9,13 +9,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
-/// A hint at what events are made of.
+/// A hint at the supported inputs.
 const TAKES: &str = "give the masks or boxes that it was made from; also read are IBTrACS, HURDAT2, ATCF, tracks of \
                      TempestExtremes, TECA and TRACK, trajectories as netCDF, CSV with track_id, time, lon and \
                      lat, and events as parquet or geojson. `squall compare`, `squall trends` and `squall score` take tables of events as they are";
 
-/// Why masks could not be opened. If the input is a table, or a folder of tables, the error says so, and not what its
-/// first line or file lacks.
+/// Explains why masks could not be opened. If the input is a table, or a folder of tables, the error says so rather
+/// than what its first line or file lacks.
 pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     let path = Path::new(input);
     if let Some(unknown) = unknown_layout(input) {
@@ -40,7 +40,7 @@ pub fn explained(error: DataError, input: &str) -> anyhow::Error {
     }
 }
 
-/// What tracks of a layout that is not read lack; none of any other input.
+/// Describes what unsupported track files lack; `None` for any other input.
 pub fn unknown_layout(input: &str) -> Option<anyhow::Error> {
     let path = Path::new(input);
     let lacks = path.is_file().then(|| lacking(path))??;
@@ -50,7 +50,7 @@ pub fn unknown_layout(input: &str) -> Option<anyhow::Error> {
     ))
 }
 
-/// The first file by name of a folder that has tracks of another tool.
+/// The first file by name in a folder that has tracks of another tool.
 fn tracks_in(folder: &Path) -> Option<String> {
     let entries = std::fs::read_dir(folder).ok()?.flatten();
     let mut files: Vec<_> = entries.map(|entry| entry.path()).collect();
@@ -63,7 +63,7 @@ fn tracks_in(folder: &Path) -> Option<String> {
     files.iter().find(is_one).map(|path| name_of(path))
 }
 
-/// What a file is if it is a table of text.
+/// Describes a file that is a text table.
 fn table(path: &Path) -> Option<&'static str> {
     if let Ok(Some(TrackFormat::SquallEvents)) = format_of(path) {
         return Some("is a table of events");
@@ -73,17 +73,17 @@ fn table(path: &Path) -> Option<&'static str> {
     let first = lines
         .map(|line| line.trim().to_string())
         .find(|line| !line.is_empty() && !line.starts_with('#'))?;
-    // Paths may have commas, but then there is a file.
+    // Paths may contain commas, but then the file exists.
     first.contains(',').then_some("is a table")
 }
 
-/// What a folder is if it holds the tables of a run.
+/// Describes a folder with the tables of a run.
 fn folder(path: &Path) -> Option<&'static str> {
     let is_one = ["events.csv", "tracks.csv"].map(|name| path.join(name).is_file());
     (is_one == [true, true]).then_some("holds what `squall events` writes")
 }
 
-/// Refuses a file that tells another calendar than `--calendar` asks for; the two Gregorian ones are one.
+/// Rejects a file with another calendar than `--calendar`; the two Gregorian ones count as one.
 pub fn refuse_calendar(
     asked: Option<Calendar>,
     found: Calendar,
@@ -98,7 +98,7 @@ pub fn refuse_calendar(
     })
 }
 
-/// Refuses input that would be replaced: results of an earlier run in the folder where this one writes.
+/// Rejects input that would be replaced: results of an earlier run in this run's output folder.
 pub fn refuse_own<'p>(inputs: impl Iterator<Item = &'p Path>, out: &Path) -> anyhow::Result<()> {
     let Some(out) = absolute_folder(out) else {
         return Ok(()); // not there yet

@@ -1,4 +1,4 @@
-//! Masks or boxes and fields, time after time, and the events in them.
+//! Reads masks or boxes and fields, time by time, and finds their events.
 
 use super::fields::Known;
 use super::{Events, Fields, Objects};
@@ -19,7 +19,7 @@ use std::ops::Range;
 /// Where events come from.
 pub struct Source<'a> {
     objects: &'a Objects,
-    /// The frames of boxes that were not read yet.
+    /// The frames of boxes that have not been read yet.
     frames: Option<Box<dyn Iterator<Item = Result<BoxFrame, DataError>> + 'a>>,
     fields: Option<Fields>,
     land: &'a LandMask,
@@ -30,26 +30,26 @@ pub struct Source<'a> {
 /// Probabilities of classes, cell by cell.
 type Probabilities = Vec<(Class, Array2<f32>)>;
 
-/// One time as read, and its events.
+/// One time as read, with its events.
 pub struct Read {
-    /// Place of the time among all.
+    /// Index of the time.
     index: usize,
     /// The time itself.
     time: Time,
     /// The events that were found.
     pub found: Vec<DetectedEvent>,
-    /// Areas of cyclones that are too small to be events.
+    /// Number of cyclone areas that are too small to be events.
     pub small_cyclones: usize,
     shown: Shown,
     fields: Option<Known>,
-    /// Whether there are fields that cannot be read.
+    /// Whether its fields are unreadable.
     unread: bool,
-    /// Time that the fields stand for; that of the time itself where there are none.
+    /// Hours represented by the fields, or by the time itself without fields.
     fields_hours: f64,
     probabilities: Probabilities,
 }
 
-/// What a time holds before its events are found.
+/// The content of a time before its events are found.
 enum Shown {
     Mask(ClassMask),
     Boxes(Vec<TrackedBox>),
@@ -64,7 +64,7 @@ impl Read {
         }
     }
 
-    /// What the run is told of the time; `known` is [`Self::known`], `times` are all times.
+    /// The input of the event stream for this time; `known` is [`Self::known`], `times` are all times.
     pub fn moment<'r>(&'r self, times: &[Time], known: &'r EventFields<'r>) -> Moment<'r> {
         Moment {
             time: self.time,
@@ -88,7 +88,7 @@ impl Read {
         }
     }
 
-    /// The events of the time, and how many cyclones are too small to be some.
+    /// Finds the events of the time, and counts the cyclones that are too small.
     fn find(
         &self,
         grid: &LatLonGrid,
@@ -104,7 +104,7 @@ impl Read {
 }
 
 impl<'a> Source<'a> {
-    /// A reader of masks or boxes and fields from the time at `start` on.
+    /// A reader of masks or boxes and fields, starting at the time `start`.
     pub fn new(
         arguments: &Events,
         objects: &'a Objects,
@@ -126,13 +126,13 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// How much was missing in the fields that were read; none without fields.
+    /// Missing values in the fields that were read; `None` without fields.
     pub fn missing(&self) -> Option<&Missing> {
         self.fields.as_ref().map(Fields::missing)
     }
 
-    /// Some times one after the other, because netCDF has one lock; then their events in parallel. Blocks must follow
-    /// each other. With `--skip-bad` times are missing whose mask cannot be read.
+    /// Reads some times one after the other, because netCDF has one lock; then finds their events in parallel. Blocks
+    /// must be consecutive. With `--skip-bad`, times with unreadable masks are left out.
     pub fn read(&mut self, block: Range<usize>) -> anyhow::Result<Vec<Read>> {
         let mut read = block
             .filter_map(|index| self.read_one(index).transpose())

@@ -1,4 +1,4 @@
-//! What a call of `squall events` came to, for people and for programs.
+//! The results of `squall events`, as text and JSON.
 
 use crate::plan::counted;
 use serde::Serialize;
@@ -8,29 +8,30 @@ use squall_climate::stream::EventCounts;
 use squall_data::Class;
 use std::path::PathBuf;
 
-/// What the masks or boxes hold.
+/// What was found.
 #[derive(Debug, Default, Serialize)]
 pub struct EventsSummary {
     /// Times, objects and tracks.
     #[serde(flatten)]
     pub counts: EventCounts,
-    /// Times that an interrupted run had done before.
+    /// Times done before by an interrupted run.
     pub resumed_after: usize,
     /// Files in other formats.
     pub files: Vec<PathBuf>,
-    /// Files of masks and fields that could not be used (`--skip-bad`).
+    /// Number of unusable files of masks and fields (`--skip-bad`).
     pub skipped_files: usize,
-    /// Times of other files whose mask could not be read (`--skip-bad`).
+    /// Number of times in other files with unreadable masks (`--skip-bad`).
     pub unread_times: usize,
-    /// What rivers are ranked by: the vapour transport of the files (`file`), its integral over `levels`, or a `proxy`.
+    /// The quantity that rivers are ranked by: the files' vapour transport (`file`), its integral over `levels`, or a
+    /// `proxy`.
     pub transport: Option<&'static str>,
-    /// Classes of which none means that there were none.
+    /// Classes whose absence is meaningful.
     #[serde(skip)]
     pub looked_for: Vec<Class>,
 }
 
 impl EventsSummary {
-    /// What was found; that there was none of a class only where it was looked for.
+    /// Describes what was found; classes without events are mentioned only if they were searched for.
     pub(super) fn found(&self) -> String {
         let counts = self.counts;
         let (cyclones, rivers) = (counts.cyclones, counts.rivers);
@@ -65,7 +66,7 @@ impl EventsSummary {
         }
     }
 
-    /// A sentence where the masks have cyclones and none of them is an event.
+    /// A message if the masks have cyclones but none of them is an event.
     pub(super) fn all_too_small(&self, options: ExtractOptions) -> Option<String> {
         let small = self.counts.small_cyclones;
         (self.counts.cyclones == 0 && small > 0).then(|| {
@@ -78,7 +79,7 @@ impl EventsSummary {
         })
     }
 
-    /// A word on ranks of rivers that are not by vapour transport, as the end of a sentence.
+    /// A note about river ranks that are not based on vapour transport, as the end of a sentence.
     pub(super) fn by_proxy(&self) -> &'static str {
         if self.counts.rivers > 0 && self.transport == Some(TransportSource::Proxy.name()) {
             "; ranks of rivers (ar_scale) are by a proxy of vapour transport"
@@ -87,7 +88,7 @@ impl EventsSummary {
         }
     }
 
-    /// What was left out, as the end of a sentence.
+    /// Describes what was left out, as the end of a sentence.
     pub(super) fn left_out(&self) -> String {
         let counted = [
             ("files skipped", self.skipped_files),

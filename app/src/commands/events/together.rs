@@ -1,8 +1,8 @@
 //! Events found by many ranks, followed by the first.
 //!
-//! The times go in rounds; in each every rank reads the next stretch and finds its events, and the first one takes them
-//! in the order of time. While it follows them the others are at their next stretch. In the end they say how much was
-//! missing in the fields that they read.
+//! The times are processed in rounds: every rank reads its next block and finds its events, and the first rank follows
+//! them in order of time. While it does, the others process their next block. At the end they report the missing values
+//! in the fields that they read.
 
 use super::source::Source;
 use super::{Events, Fields, MOST_TIMES, Objects};
@@ -14,17 +14,17 @@ use squall_jobs::comm::Communicator;
 use squall_jobs::comm::collectives::tree;
 use std::ops::Range;
 
-/// Who reads which times when.
+/// Which rank reads which times in which round.
 pub struct Rounds {
     start: usize,
     count: usize,
-    /// Times that a rank reads in a round.
+    /// Times per rank and round.
     each: usize,
     ranks: usize,
 }
 
 impl Rounds {
-    /// The rounds of the first rank, on all ranks; `start` is the first time that is not done.
+    /// The rounds as determined by the first rank, on all ranks; `start` is the first time that is not done.
     ///
     /// # Errors
     /// Errors of communication.
@@ -44,7 +44,7 @@ impl Rounds {
                 comm.rank()
             );
         }
-        // A table is read faster than it is sent.
+        // A table is read faster than it can be sent.
         let ranks = match objects {
             Objects::Masks(_) => comm.size(),
             Objects::Boxes { .. } => 1,
@@ -57,7 +57,7 @@ impl Rounds {
         })
     }
 
-    /// Ranks that read.
+    /// Number of ranks that read.
     pub fn ranks(&self) -> usize {
         self.ranks
     }
@@ -67,19 +67,19 @@ impl Rounds {
         (self.start..self.count).step_by(self.each * self.ranks)
     }
 
-    /// What a rank reads in a round; nothing where the times end before.
+    /// The times that a rank reads in a round; empty after the last time.
     pub fn block(&self, round: usize, rank: usize) -> Range<usize> {
         let from = (round + rank * self.each).min(self.count);
         from..(from + self.each).min(self.count)
     }
 
-    /// Times that are done after a round.
+    /// Number of times done after a round.
     pub fn end(&self, round: usize) -> usize {
         (round + self.each * self.ranks).min(self.count)
     }
 }
 
-/// What another rank than the first does: reads its stretches and sends what it saw.
+/// The work of the other ranks: reads their blocks and sends the results.
 ///
 /// # Errors
 /// Errors of reading and of communication.
@@ -90,7 +90,7 @@ pub fn help(
     fields: Option<Fields>,
     land: &LandMask,
 ) -> anyhow::Result<()> {
-    // The first rank ends the job where a signal comes.
+    // The first rank ends the job when a signal arrives.
     let _ = interrupt::flag();
     let rounds = Rounds::begin(comm, objects, 0)?;
     if comm.rank() >= rounds.ranks() {
@@ -115,13 +115,13 @@ pub fn help(
     }
 }
 
-/// Gives the first rank what [`receive`] takes.
+/// Sends bytes for the first rank's [`receive`].
 fn send(comm: &mut dyn Communicator, bytes: &[u8]) -> anyhow::Result<()> {
     comm.send(0, &(bytes.len() as u64).to_le_bytes())?;
     Ok(comm.send(0, bytes)?)
 }
 
-/// What another rank saw in a round, or in the end how much was missing in its fields.
+/// The results of another rank in a round, or at the end its count of missing values.
 ///
 /// # Errors
 /// Errors of communication.

@@ -1,4 +1,4 @@
-//! How events are joined to tracks: by default, or as a file says.
+//! How events are joined to tracks: by default, or as given in a file.
 
 use crate::failure::Advice;
 use squall_climate::track::TrackerOptions;
@@ -6,10 +6,10 @@ use squall_data::DataError;
 use std::path::Path;
 use toml::{Table, Value};
 
-/// The usual numbers but those that a TOML file names, such as `max_gap_hours` in its table `[tropical_cyclone]`.
+/// The default numbers, except those given in a TOML file, such as `max_gap_hours` in its table `[tropical_cyclone]`.
 ///
 /// # Errors
-/// [`DataError`] if the file cannot be read; [`Advice`] if it names what does not exist or is no number.
+/// [`DataError`] if the file cannot be read; [`Advice`] if it names unknown keys or holds invalid numbers.
 pub fn read(path: &Path, usual: &TrackerOptions) -> anyhow::Result<TrackerOptions> {
     let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
     let own: Table = toml::from_str(&text).map_err(|error| advice(path, error))?;
@@ -18,7 +18,7 @@ pub fn read(path: &Path, usual: &TrackerOptions) -> anyhow::Result<TrackerOption
     all.try_into().map_err(|error| advice(path, error))
 }
 
-/// Puts values in the place of others, in tables that both have key by key.
+/// Replaces values in nested tables, key by key.
 fn replace(usual: &mut Table, own: Table) {
     for (key, value) in own {
         match (usual.get_mut(&key), value) {

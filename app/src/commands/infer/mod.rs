@@ -93,7 +93,7 @@ pub struct Infer {
 }
 
 impl Infer {
-    /// Infers and says how it went.
+    /// Infers and reports the result.
     pub fn run(self) -> anyhow::Result<()> {
         self.device.open()?;
         let (report, first) = match ranks::processes()? {
@@ -133,12 +133,12 @@ impl Infer {
         Ok(())
     }
 
-    /// Infers and says how it went; an error if a signal stopped it.
+    /// Infers and reports the result; an error if a signal stopped it.
     pub fn infer(&self) -> anyhow::Result<InferReport> {
         self.infer_on(&mut Solo::new())
     }
 
-    /// Infers as one of several ranks, and says how it went; an error ends the job.
+    /// Infers as one of several ranks and reports the result; an error ends the job.
     fn infer_on(&self, comm: &mut dyn Communicator) -> anyhow::Result<InferReport> {
         let result = self.infer_with(comm);
         let report = ranks::finish(comm.size(), result)?;
@@ -148,7 +148,7 @@ impl Infer {
         }
     }
 
-    /// The options of the library, as the arguments say.
+    /// Converts the arguments to the library's options.
     fn options(&self) -> anyhow::Result<InferOptions> {
         let strips = match (self.strips, self.memory) {
             (Strips::Count(_), Some(_)) => {
@@ -176,12 +176,12 @@ impl Infer {
         })
     }
 
-    /// The least confidence of the boxes in the files of further formats; boxes.csv has all boxes.
+    /// Minimum confidence of the boxes in further formats; boxes.csv has all boxes.
     fn confidence(&self) -> f32 {
         self.min_confidence.unwrap_or(MIN_CONFIDENCE)
     }
 
-    /// Refuses options that have no effect on what the models give.
+    /// Rejects options that have no effect on the models' outputs.
     fn refuse_misfits(&self, gives: Gives) -> anyhow::Result<()> {
         if !self.formats.is_empty() && !gives.boxes() {
             let advice = "leave out --boxes-hdf5, --boxes-coco and --boxes-geojson";
@@ -207,7 +207,7 @@ impl Infer {
         Ok(())
     }
 
-    /// Refuses --batch for a network over time, which gets one clip at a time.
+    /// Rejects --batch for a network over time, which takes one clip at a time.
     fn refuse_batch_of(&self, clips: Option<ClipShape>) -> anyhow::Result<()> {
         match clips {
             Some(ClipShape { frames, .. }) if self.batch > 1 => Err(Advice::usage(
@@ -220,7 +220,7 @@ impl Infer {
         }
     }
 
-    /// The input as an archive of files; none if it is a sample store.
+    /// Opens the input as an archive of files; `None` if it is a sample store.
     fn open_archive(&self, comm: &mut dyn Communicator) -> anyhow::Result<Option<Archive>> {
         if Path::new(&self.input).join(INDEX_FILE).is_file() {
             return Ok(None);
@@ -231,7 +231,7 @@ impl Infer {
                 "leave out --split, or give a store",
             ));
         }
-        // All channels, because those that the models need are not known yet.
+        // All channels, because those of the models are not known yet.
         let channels = &Variable::CHANNELS;
         input::open_together(comm, &self.input, self.skip_bad, channels).map(Some)
     }
@@ -251,7 +251,7 @@ impl Infer {
         if comm.rank() == 0 {
             own_folder::check(&self.out, Holds::Masks)?;
         }
-        // These have been said when the input was opened.
+        // Already reported when the input was opened.
         let problems = fields.problems().to_vec();
         let load = |path: &PathBuf| Model::load(path, self.precision);
         let models: Vec<Model> = self.model.iter().map(load).collect::<Result<_, _>>()?;
@@ -298,7 +298,7 @@ impl Infer {
     }
 }
 
-/// Shows what happens in an inference; of the notes of its plan those in `said` are not repeated.
+/// Shows an event of an inference; notes of its plan that are in `said` are not repeated.
 fn tell(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
     match event {
         InferEvent::Started(plan) => {
@@ -316,7 +316,7 @@ fn tell(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
     }
 }
 
-/// Says what will be done and what it costs.
+/// Logs the plan and its costs.
 fn announce(plan: &InferPlan) {
     let mut how = vec![plan.dtype.clone(), plan.backend.clone()];
     if plan.batch > 1 {

@@ -1,4 +1,4 @@
-//! Values of the options of `squall infer`, from words.
+//! Parses option values of `squall infer`.
 
 use serde::Deserialize;
 use serde::de::IntoDeserializer;
@@ -7,17 +7,17 @@ use squall_data::store::Split;
 use squall_jobs::infer::Strips;
 use squall_model::Precision;
 
-/// A precision, by its name in a recipe.
+/// Parses a precision, as named in recipes.
 pub fn precision(word: &str) -> Result<Precision, WordError> {
     Precision::deserialize(word.into_deserializer())
 }
 
-/// A split of a store, by its name.
+/// Parses the name of a store's split.
 pub fn split(word: &str) -> Result<Split, WordError> {
     Split::deserialize(word.into_deserializer())
 }
 
-/// A number of strips, or auto.
+/// Parses a number of strips, or auto.
 pub fn strips(word: &str) -> Result<Strips, String> {
     match word {
         "auto" => Ok(Strips::Auto(None)),
@@ -26,10 +26,10 @@ pub fn strips(word: &str) -> Result<Strips, String> {
     }
 }
 
-/// Largest number of samples at once: more than any memory holds.
+/// Maximum batch size: more than fits into any memory.
 const MOST_SAMPLES: usize = 1 << 24;
 
-/// A number of samples at once; 0 for auto.
+/// Parses a batch size; 0 for auto.
 pub fn batch(word: &str) -> Result<usize, String> {
     match word {
         "auto" => Ok(0),
@@ -41,7 +41,7 @@ pub fn batch(word: &str) -> Result<usize, String> {
     }
 }
 
-/// A number of gigabytes, in bytes.
+/// Parses gigabytes to bytes.
 pub fn gigabytes(word: &str) -> Result<u64, String> {
     match word.parse::<f64>() {
         Ok(size) if size > 0.0 && size.is_finite() => Ok((size * 1e9) as u64),
@@ -49,7 +49,7 @@ pub fn gigabytes(word: &str) -> Result<u64, String> {
     }
 }
 
-/// Name and text of a global attribute: a name that netCDF allows and that squall does not write itself.
+/// Parses name and text of a global attribute; the name must be valid in netCDF and not one that squall writes itself.
 pub fn attribute(word: &str) -> Result<(String, String), String> {
     let Some((name, value)) = word.split_once('=') else {
         return Err(format!("expected NAME=TEXT, found {word}"));

@@ -1,4 +1,4 @@
-//! Masks of others, with which those of the methods are compared.
+//! Masks of other sources to compare with those of the methods.
 
 use super::Label;
 use crate::input::{self, files_below};
@@ -10,7 +10,7 @@ use squall_climate::detect::agreement::AgreementSource;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, ClassMask};
 
-/// Masks of others, if any.
+/// Masks of other sources, if any.
 pub struct Against {
     masks: Option<MaskArchive>,
     tags: Tags,
@@ -18,11 +18,11 @@ pub struct Against {
 }
 
 impl Against {
-    /// The masks that `--against` names, if any.
+    /// Opens the masks that `--against` names, if any.
     ///
     /// # Errors
-    /// As [`Tags::open_with`]; [`squall_data::DataError::Mismatch`] if they are of another grid than the fields, or of
-    /// a calendar with other dates; [`squall_data::DataError::NoInput`] if none is at a time of the fields.
+    /// As [`Tags::open_with`]; [`squall_data::DataError::Mismatch`] if their grid or the dates of their calendar differ
+    /// from the fields'; [`squall_data::DataError::NoInput`] if none is at a time of the fields.
     pub fn open(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let tags = command.tags;
         let unread = Skipped::new(command.skip_bad, "is compared without a mask");
@@ -48,7 +48,7 @@ impl Against {
         })
     }
 
-    /// All whose masks are compared: the methods, then these.
+    /// Everything that is compared: the methods, then these.
     pub fn sources(&self, methods: &[Method]) -> Vec<AgreementSource> {
         let mut sources: Vec<AgreementSource> = methods
             .iter()
@@ -66,7 +66,7 @@ impl Against {
         sources
     }
 
-    /// What tells these masks from others.
+    /// A fingerprint of these masks.
     pub fn fingerprint(&self) -> String {
         self.masks.as_ref().map_or(String::new(), |masks| {
             let files = files_below(masks.paths());

@@ -1,5 +1,5 @@
-//! What of the rules was applied: numbers as they are in use on a grid, and the members of an ensemble, for attributes of
-//! masks and the log.
+//! The rules as applied: thresholds in use on a grid, and the members of an ensemble, for attributes of masks and the
+//! log.
 
 use super::masks::Masks;
 use super::rules::Rules;
@@ -11,13 +11,14 @@ use squall_climate::detect::lows::LowsDetector;
 use squall_climate::detect::{Detector, DetectorThresholds, WarmCore};
 use squall_data::{LatLonGrid, wire};
 
-/// Attribute of masks of an ensemble: its members ([`squall_data::mask_file`] knows it by this name, too).
+/// Mask attribute with the members of an ensemble ([`squall_data::mask_file`] uses this name, too).
 const ENSEMBLE: &str = "ensemble";
 
-/// For which spacing numbers were adapted, km.
+/// Key of the grid spacing, in km, that thresholds were adapted to.
 const ADAPTED_TO: &str = "adapted_to_spacing_km";
 
-/// Masks that say what a detector applies, asked for these numbers; says it, too.
+/// Adds the thresholds that a detector applies to the attributes of its masks, given the requested ones; also logs
+/// them.
 pub fn said_of<'a>(
     masks: Masks<'a>,
     detector: &Detector,
@@ -41,7 +42,7 @@ pub fn said_of<'a>(
     Ok(masks)
 }
 
-/// The numbers in use, as JSON.
+/// The thresholds in use, as JSON.
 fn numbers(
     detector: &Detector,
     asked: &DetectorThresholds,
@@ -102,7 +103,7 @@ pub fn on_grid<T: Serialize>(
     Ok(told.to_string())
 }
 
-/// What is used, beside what was asked for where that is another number.
+/// The value in use, together with the requested one if they differ.
 fn beside(asked: &Value, used: Value) -> Value {
     match (asked, used) {
         (Value::Object(asked), Value::Object(used)) => {
@@ -132,13 +133,13 @@ fn beside(asked: &Value, used: Value) -> Value {
     }
 }
 
-/// The numbers of the ensemble without its members, which [`members`] tells.
+/// The thresholds of the ensemble without its members, which [`members`] describes.
 fn of_ensemble(bard: &BardThresholds) -> anyhow::Result<String> {
     let mut told = serde_json::to_value(bard)?;
     if let Value::Object(table) = &mut told {
         table.remove("members");
         if !bard.members.is_empty() {
-            // Nothing was drawn.
+            // No members were drawn.
             table.remove("member_count");
             table.remove("seed");
         }
@@ -146,7 +147,7 @@ fn of_ensemble(bard: &BardThresholds) -> anyhow::Result<String> {
     Ok(told.to_string())
 }
 
-/// How many members there are, and whence.
+/// Describes the number of members and their origin.
 fn members(bard: &BardThresholds) -> anyhow::Result<String> {
     Ok(match bard.members.len() {
         0 => format!(
@@ -160,7 +161,7 @@ fn members(bard: &BardThresholds) -> anyhow::Result<String> {
     })
 }
 
-/// Says how numbers were adapted to a grid, if any was.
+/// Logs how thresholds were adapted to a grid, if any were.
 pub fn say(masks: &Masks<'_>, numbers: &str) {
     let adapted = made_by::adapted_numbers(numbers);
     if let Some((name, value)) = adapted.first() {

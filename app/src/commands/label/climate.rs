@@ -1,4 +1,4 @@
-//! The climate whose percentiles are thresholds: that of another run, or the run's own, saved for other runs.
+//! The climate whose percentiles serve as thresholds: that of another run, or the run's own, saved for other runs.
 
 use super::Label;
 use super::masks::Masks;
@@ -15,17 +15,16 @@ use squall_data::{Archive, DataError, atomic};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a climatology lies, in a folder of its own beside the masks: all netCDF files beside them would be read as
-/// masks.
+/// Folder of a climatology. It is separate because all netCDF files next to masks are read as masks.
 const FOLDER: &str = "climatology";
 const FILE: &str = "percentile_thresholds.nc";
 
-/// Attributes of masks: whose climate, and a line that tells it from others ([`squall_data::mask_file`] knows it by this
+/// Mask attributes that identify the climate: whose it is, and a fingerprint ([`squall_data::mask_file`] uses the first
 /// name, too).
 pub const WHOSE: &str = "percentile_climatology_of";
 pub const CLIMATE: &str = "percentile_climatology";
 
-/// What [`WHOSE`] says.
+/// The value of [`WHOSE`] for the run's own climate.
 pub const OWN: &str = "the run itself";
 const GIVEN: &str = "another run";
 
@@ -37,10 +36,10 @@ pub struct Given {
 }
 
 impl Given {
-    /// What a command names, if anything.
+    /// Opens the climatology that a command names, if any.
     ///
     /// # Errors
-    /// What cannot be found, or is no climatology.
+    /// What cannot be found, or is not a climatology.
     pub fn open(command: &Label) -> anyhow::Result<Option<Self>> {
         let Some(named) = &command.climatology else {
             return Ok(None);
@@ -55,10 +54,10 @@ impl Given {
         Ok(Some(Self { path, climatology }))
     }
 
-    /// Gives thresholds the numbers that the climatology was made by.
+    /// Copies the numbers that the climatology was made with into the thresholds.
     ///
     /// # Errors
-    /// A number of the command's own file of thresholds that is another.
+    /// A different number in the command's own file of thresholds.
     pub fn rule(&self, command: &Label, own: &mut PercentileThresholds) -> anyhow::Result<()> {
         let all = command.read_thresholds::<toml::Table>(TABLES)?;
         let table = all
@@ -84,7 +83,7 @@ impl Given {
         Ok(())
     }
 
-    /// Refuses fields that it is not for, before any is read.
+    /// Rejects fields that it does not apply to, before any is read.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -93,7 +92,7 @@ impl Given {
             .check(&self.path, archive.grid(), archive.times())
     }
 
-    /// Refuses moisture that moves by another source.
+    /// Rejects vapour transport from another source.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -101,8 +100,8 @@ impl Given {
         self.climatology.check_transport(&self.path, source)
     }
 
-    /// Refuses moisture that is computed otherwise or over other levels; says where that cannot be told, and where only
-    /// names differ.
+    /// Rejects moisture that is computed differently or over other levels; logs where that cannot be determined, and
+    /// where only names differ.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -114,7 +113,7 @@ impl Given {
     }
 }
 
-/// The file of a climatology: the path itself, or in a folder of labels or beside one.
+/// Finds the file of a climatology: the path itself, or inside or next to a folder of labels.
 fn find(named: &Path) -> anyhow::Result<PathBuf> {
     if !named.is_dir() {
         return Ok(named.to_path_buf());
@@ -122,7 +121,7 @@ fn find(named: &Path) -> anyhow::Result<PathBuf> {
     let within = [
         PathBuf::from(FILE),
         Path::new(FOLDER).join(FILE),
-        // With several methods each has a folder.
+        // With several methods each has its own folder.
         Path::new(Method::Percentile.name()).join(FOLDER).join(FILE),
     ];
     let mut files = within.iter().map(|file| named.join(file));
@@ -134,7 +133,7 @@ fn find(named: &Path) -> anyhow::Result<PathBuf> {
     })
 }
 
-/// The climatology that a run goes by: the one that it was given, or its own of these thresholds.
+/// The climatology of a run: the given one, or its own with these thresholds.
 pub fn in_force(
     rules: &Rules,
     archive: &Archive,
@@ -166,7 +165,7 @@ pub fn in_force(
     SavedClimatology::new(usual.clone(), numbers, archive.grid().clone(), origin)
 }
 
-/// Masks by percentiles that say of whose climate, and of which if that is known by now.
+/// Percentile masks with attributes for whose climate they use and, if known yet, its fingerprint.
 pub fn said_of<'a>(masks: Masks<'a>, given: Option<&Given>) -> Masks<'a> {
     match given {
         Some(given) => masks
@@ -176,11 +175,11 @@ pub fn said_of<'a>(masks: Masks<'a>, given: Option<&Given>) -> Masks<'a> {
     }
 }
 
-/// Saves a climatology beside masks, and has these say which it is.
+/// Saves a climatology next to masks, and records it in their attributes.
 pub fn keep(climatology: &SavedClimatology, masks: &mut Masks<'_>) -> Result<(), ClimateError> {
     let folder = masks.folder().join(FOLDER);
     std::fs::create_dir_all(&folder).map_err(DataError::io("create folder", &folder))?;
-    // What a killed run has begun.
+    // Removes leftovers of a killed run.
     atomic::sweep(&folder, |name| name == FILE)?;
     let path = folder.join(FILE);
     climatology.write(&path)?;

@@ -1,4 +1,4 @@
-//! Labels by the rules of deepcam alone: all reading is one stream, and boxes come with them.
+//! Labels with the rules of deepcam alone: all reading is one stream, and boxes are produced, too.
 
 use super::applied;
 use super::masks::{Masks, release};
@@ -16,10 +16,10 @@ use squall_climate::label::{LabelFolder, Labeller, Pass, REQUIRED_CHANNELS, Seri
 use squall_data::{Archive, BoxClass, Snapshot};
 use squall_jobs::lock::FolderLock;
 
-/// Where a file of thresholds for deepcam alone has its keys.
+/// The tables in a file of thresholds for deepcam alone.
 pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
 
-/// Labels, writes everything and says what was found.
+/// Labels, writes everything and returns what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
     input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)?;
@@ -42,7 +42,8 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     applied::say(&masks, &in_use);
     let (mut folder, stream) =
         LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
-            // A state with times that --skip-bad left out is of no use without that option: they are an error then.
+            // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are
+            // errors.
             (command.skip_bad || stream.left_out().is_empty())
                 && masks.are_of(&fingerprint, stream.done(), stream.left_out())
         })?;
@@ -56,13 +57,13 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     }
     let mut progress = Progress::new("label", times);
     progress.start(times, start);
-    // From here on a signal is heard.
+    // From here on signals set a flag.
     interrupt::flag();
     let missing = Missing::default();
     let skipped = Skipped::new(command.skip_bad, "is left out");
     let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
         interrupt::check()?;
-        // A time that is left out is so in both passes.
+        // A skipped time is skipped in both passes.
         let snapshot = (archive.check_has(index, &REQUIRED_CHANNELS))
             .and_then(|()| archive.read_plausible(index, pass.channels()));
         let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
@@ -76,7 +77,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
             .iter()
             .try_for_each(|labelled| folder.write(labelled))?;
         progress.set(index + 1, String::new());
-        // Only between files: a file of masks that is not whole is begun again.
+        // Only between files: an incomplete mask file is started again.
         if saving.is_due() && masks.ends_at(index) {
             masks.close()?;
             saving.save(|| folder.save(stream))?;
@@ -99,7 +100,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     Ok(summary(&found, &archive, boxes_left_out))
 }
 
-/// Says what will be read and written.
+/// Logs what will be read and written.
 fn announce(archive: &Archive) {
     let times = archive.times().len();
     let (rows, columns) = archive.grid().shape();
@@ -120,7 +121,7 @@ fn announce(archive: &Archive) {
     .announce();
 }
 
-/// Writes the files of boxes that are asked for; how many boxes one of them had no room for.
+/// Writes the requested box files; returns how many boxes did not fit into one of them.
 fn write_boxes(
     command: &Label,
     archive: &Archive,

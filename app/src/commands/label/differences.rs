@@ -1,11 +1,11 @@
-//! In what two sets of thresholds differ, in words.
+//! Describes the differences between two sets of thresholds.
 
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How many differences are listed at most.
+/// Maximum number of listed differences.
 const MOST_LISTED: usize = 4;
-/// A longer value is not shown: the list only says that it differs.
+/// Maximum length of a listed value; for longer ones only the key is listed.
 const LONGEST_VALUE: usize = 40;
 
 /// The numbers that differ between two sets of thresholds as JSON.
@@ -32,7 +32,7 @@ pub fn changed_numbers(was: &str, is: &str) -> Vec<String> {
     keys.into_iter().filter_map(differs).collect()
 }
 
-/// The values of nested tables by their full keys, such as `river.min_length_km`.
+/// Flattens nested tables to full keys, such as `river.min_length_km`.
 fn numbers(value: &Value) -> BTreeMap<String, Value> {
     let Value::Object(table) = value else {
         return BTreeMap::from([(String::new(), value.clone())]);
@@ -50,7 +50,7 @@ fn numbers(value: &Value) -> BTreeMap<String, Value> {
     nested.collect()
 }
 
-/// The first of some clauses, and how many there are besides.
+/// The first clauses, and the number of others.
 pub fn listed(clauses: &[String]) -> String {
     let shown = &clauses[..clauses.len().min(MOST_LISTED)];
     match clauses.len() - shown.len() {

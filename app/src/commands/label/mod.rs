@@ -92,7 +92,7 @@ pub struct Label {
     pub json: bool,
 }
 
-/// What labelling came to.
+/// The results of labelling.
 #[derive(Debug, Serialize)]
 pub struct LabelSummary {
     /// Times labelled.
@@ -103,29 +103,29 @@ pub struct LabelSummary {
     pub rivers: usize,
     /// Cyclone tracks.
     pub tracks: usize,
-    /// The series is too short for the duration criterion.
+    /// Whether the series is too short for the duration criterion.
     pub untracked: bool,
     /// Boxes over all times, by class.
     pub boxes: BTreeMap<&'static str, usize>,
-    /// Boxes that the ExtremeWeather file had no room for.
+    /// Number of boxes that did not fit into the ExtremeWeather file.
     pub boxes_left_out: usize,
-    /// Input files that could not be used (`--skip-bad`).
+    /// Number of unusable input files (`--skip-bad`).
     pub skipped_files: usize,
-    /// Times of the others whose data could not be read, which have no masks (`--skip-bad`).
+    /// Number of other times with unreadable data, which have no masks (`--skip-bad`).
     pub skipped_times: usize,
 }
 
-/// The usual strictness of deepcam.
+/// Default strictness of deepcam.
 const PRESET: &str = "default";
-/// Raised whenever the same fields and thresholds give other labels, or masks say other things of how they were made: a
-/// run is not continued by another method, but begun anew.
+/// Incremented whenever the same fields and thresholds give other labels, or masks record their provenance differently:
+/// a run of another version is restarted rather than resumed.
 const METHOD: u32 = 4;
 
-/// What follows from missing values.
+/// Consequence of missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
 
-/// Says what of the fields is missing or was completed, once they have been read.
+/// Logs which fields have missing or completed values, once they have been read.
 fn say_missing(missing: &Missing, archive: &Archive) {
     missing.say(NOT_LABELLED);
     if let Some(completed) = archive.completed() {
@@ -134,7 +134,7 @@ fn say_missing(missing: &Missing, archive: &Archive) {
 }
 
 impl Label {
-    /// Labels and says what was found.
+    /// Labels and reports what was found.
     pub fn run(self) -> anyhow::Result<()> {
         self.check_methods()?;
         if self.method != [Method::Deepcam] || self.against.is_some() {
@@ -156,7 +156,7 @@ impl Label {
         Ok(())
     }
 
-    /// Refuses options of methods that are not asked for.
+    /// Rejects options of methods that were not requested.
     fn check_methods(&self) -> anyhow::Result<()> {
         let is_strict = self.cyclones != PRESET || self.rivers != PRESET;
         if is_strict && !self.method.contains(&Method::Deepcam) {
@@ -180,7 +180,7 @@ impl Label {
         Ok(())
     }
 
-    /// The fields; says what was decided about them and where times are missing.
+    /// Opens the fields; logs the decisions about them, and gaps in time.
     fn open_fields(&self) -> anyhow::Result<Archive> {
         let methods = self.method.iter();
         let mut used: Vec<Variable> = methods
@@ -199,7 +199,7 @@ impl Label {
         Ok(archive)
     }
 
-    /// What a file of thresholds holds, whose tables are called so; `None` without one.
+    /// Reads a file of thresholds with these tables; `None` without one.
     fn read_thresholds<T: serde::de::DeserializeOwned>(
         &self,
         tables: &str,
@@ -217,7 +217,7 @@ impl Label {
         Ok(Some(read))
     }
 
-    /// The numbers of the DeepCAM rules: those of a file, whose tables are called so, else those of the presets.
+    /// The numbers of the DeepCAM rules: from a file with these tables, or else the presets.
     fn deepcam_thresholds(&self) -> anyhow::Result<Thresholds> {
         if let Some(thresholds) = self.read_thresholds(deepcam::TABLES)? {
             return Ok(thresholds);
@@ -236,13 +236,13 @@ impl Label {
         })
     }
 
-    /// Labels by deepcam, writes everything and says what was found.
+    /// Labels with deepcam, writes everything and returns what was found.
     pub fn label(&self) -> anyhow::Result<LabelSummary> {
         deepcam::label(self)
     }
 }
 
-/// Says of which classes there will be no label, because the times are too far apart for their tracks.
+/// Warns of classes without labels, because the times are too far apart for tracking.
 fn warn_of_steps(times: &[Time], untrackable: &[Class]) {
     let names: Vec<&str> = untrackable.iter().map(|class| class.name()).collect();
     if let (Some(hours), false) = (usual_step_hours(times), names.is_empty()) {
@@ -253,8 +253,8 @@ fn warn_of_steps(times: &[Time], untrackable: &[Class]) {
     }
 }
 
-/// A name for whatever would change the labels, wherever the fields lie: what is decided on the way to them follows from
-/// their files.
+/// A fingerprint of everything that affects the labels, independent of the location of the fields: decisions about
+/// fields follow from their files.
 fn fingerprint(archive: &Archive, thresholds: &str) -> anyhow::Result<String> {
     let files = files_below(archive.paths());
     let times = archive.times();

@@ -1,4 +1,4 @@
-//! The methods that are asked for, and what they need: thresholds, channels, passes over the fields.
+//! The requested methods and what they need: thresholds, channels, passes over the fields.
 
 use super::climate::Given;
 use super::{Label, warm_core, warn_of_steps};
@@ -17,27 +17,27 @@ use std::collections::BTreeSet;
 /// Where a file of thresholds for other methods than deepcam alone has its keys.
 pub const TABLES: &str = "they are under the method, as [deepcam.cyclone], [tempest.node], [percentile], [bard] and [lows]";
 
-/// Methods in their order, ready for a grid.
+/// Methods in their order, configured for a grid.
 pub struct Rules {
-    /// Each once.
+    /// Without duplicates.
     pub methods: Vec<Method>,
-    /// The numbers of all of them.
+    /// The thresholds of all methods.
     pub thresholds: DetectorThresholds,
-    /// The climatology that percentile goes by, if it is not to make its own.
+    /// The climatology of the percentile method, unless it makes its own.
     pub climate: Option<Given>,
-    /// What to read of a time.
+    /// The channels to read.
     pub channels: Vec<Variable>,
-    /// By what warm cores are told, if a method asks; one series is told in one way.
+    /// How warm cores are detected, if a method needs it; the same for the whole series.
     pub warm_core: Option<WarmCore>,
-    /// One of each method.
+    /// One detector per method.
     pub detectors: Vec<Detector>,
 }
 
 impl Rules {
-    /// What a command asks for on these fields.
+    /// The rules for a command on these fields.
     ///
     /// # Errors
-    /// Wrong thresholds, and fields that lack what a method needs, or times.
+    /// Invalid thresholds, and fields without the channels or times that a method needs.
     pub fn of(command: &Label, archive: &Archive) -> anyhow::Result<Self> {
         let mut methods = command.method.clone();
         methods.sort_unstable();
@@ -78,10 +78,10 @@ impl Rules {
         })
     }
 
-    /// Nothing if the files of a time have all that the methods cannot do without; reads none.
+    /// Checks, without reading, that the files of a time have all mandatory channels.
     ///
     /// # Errors
-    /// The error of what is not there.
+    /// The error for a missing channel.
     pub fn check_has(&self, archive: &Archive, index: usize) -> Result<(), DataError> {
         archive.check_has(index, &self.channels)?;
         match self.warm_core {
@@ -90,7 +90,7 @@ impl Rules {
         }
     }
 
-    /// By which moisture that moves rivers are found, if by any; says so.
+    /// The source of vapour transport by which rivers are detected, if any; logs it.
     pub fn transport_source(
         &self,
         archive: &Archive,
@@ -122,8 +122,8 @@ impl Rules {
         Ok(Some(source))
     }
 
-    /// How the moisture of percentile is computed at all times, if that is asked for; says where that of a climatology
-    /// may be another.
+    /// How the percentile method's moisture is computed at all times, if needed; warns where that of a climatology may
+    /// differ.
     pub fn moisture(&self, archive: &Archive) -> anyhow::Result<Option<MoistureRecord>> {
         if !self.methods.contains(&Method::Percentile) {
             return Ok(None);
@@ -136,7 +136,7 @@ impl Rules {
         Ok(found)
     }
 
-    /// The numbers of one method, for the attributes of its files.
+    /// The thresholds of one method, for the attributes of its files.
     pub fn numbers(&self, method: Method) -> anyhow::Result<String> {
         let thresholds = &self.thresholds;
         Ok(match method {
@@ -157,7 +157,7 @@ impl Rules {
         }
     }
 
-    /// The methods that look at a pass.
+    /// The methods that take part in a pass.
     pub fn methods_in(&self, pass: Pass) -> Vec<Method> {
         let detectors = self.detectors.iter();
         let looking = detectors.filter(|d| pass == Pass::Second || d.needs_first_pass());
@@ -167,7 +167,7 @@ impl Rules {
     /// What to read of a time in a pass.
     pub fn wanted(&self, pass: Pass) -> Wanted {
         let wanted = Wanted::by(&self.methods_in(pass), pass, &self.channels);
-        // Column water needs the directions of transport to draw its rivers, not to count how much there is.
+        // Column water needs the direction of transport for drawing its rivers, not for counting.
         let is_counted = pass == Pass::First && by_water(&self.thresholds);
         Wanted {
             transport: wanted.transport && !is_counted,
@@ -177,7 +177,7 @@ impl Rules {
         }
     }
 
-    /// Says what will be read and written, and what cannot be found.
+    /// Logs what will be read and written, and what cannot be detected.
     pub fn announce(&self, archive: &Archive) {
         let detectors = self.detectors.iter();
         let blind = detectors.filter(|detector| detector.is_without_tracks(archive.times()));
@@ -214,8 +214,8 @@ impl Rules {
     }
 }
 
-/// What rivers are found by: what the first of the times has that are as most are, or where times may be left out the
-/// first of those that can be read.
+/// The source of vapour transport: that of the first time with what most times have or, if times may be skipped, of the
+/// first readable one.
 fn usual_source(archive: &Archive, skip_bad: bool) -> Result<TransportSource, DataError> {
     let has_transport = tells_by_transport(archive);
     let is_usual = |index: &usize| archive.has_transport(*index) == has_transport;
@@ -231,14 +231,14 @@ fn usual_source(archive: &Archive, skip_bad: bool) -> Result<TransportSource, Da
     }
 }
 
-/// Whether percentiles are those of column water, which does not move.
+/// Whether percentiles are those of column water rather than of transport.
 fn by_water(thresholds: &DetectorThresholds) -> bool {
     thresholds.percentile.moisture == Moisture::ColumnWater
 }
 
-/// The numbers of all methods, as the command has them.
+/// The thresholds of all methods, from the command.
 fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
-    // Its file has the same keys whether its masks are compared or not.
+    // Its file has the same keys whether or not its masks are compared.
     let is_deepcam_alone = command.method.iter().all(|m| *m == Method::Deepcam);
     let read = if is_deepcam_alone {
         None
@@ -262,14 +262,14 @@ fn thresholds(command: &Label) -> anyhow::Result<DetectorThresholds> {
     Ok(thresholds)
 }
 
-/// Whether rivers are found by the transport that files have: if half of the times have it, or more.
+/// Whether rivers are detected by stored transport: if at least half of the times have it.
 fn tells_by_transport(archive: &Archive) -> bool {
     let times = archive.times().len();
     let with_transport = (0..times).filter(|index| archive.has_transport(*index));
     2 * with_transport.count() >= times
 }
 
-/// Whether all times that have the channels that are needed have another one, too: the others are left out anyhow.
+/// Whether all times with the `needed` channels also have another one: other times are skipped anyway.
 fn is_where_all_are(archive: &Archive, needed: &[Variable], other: Variable) -> bool {
     let available = archive.available();
     if available.contains(&other) || needed.iter().all(|v| available.contains(v)) {

@@ -1,12 +1,12 @@
-//! By which fields warm cores are told: those that most times have.
+//! Selects the fields by which warm cores are detected: those that most times have.
 
 use squall_climate::detect::WarmCore;
 use squall_data::{Archive, DataError, Variable};
 
-/// Attribute of masks and boxes that says it ([`squall_data::mask_file`] knows it by this name, too).
+/// Mask attribute that records it ([`squall_data::mask_file`] uses this name, too).
 pub const WARM_CORE: &str = "warm_core";
 
-/// What tells a warm core where there are no heights that would.
+/// The fields that detect a warm core without suitable heights.
 pub const SUBSTITUTE: [Variable; 4] = [
     Variable::T200,
     Variable::T500,
@@ -14,9 +14,9 @@ pub const SUBSTITUTE: [Variable; 4] = [
     Variable::Z1000,
 ];
 
-/// What tells the warm cores of a series: what most times have, of equally many the nearest to what is published. One
-/// series is measured in one way: of files of which some have heights the cyclones of some had been found by other
-/// limits.
+/// How the warm cores of a series are detected: by the fields that most times have; in a tie, by those closest to the
+/// published ones. A series must be measured in one way; otherwise, in files with and without heights, cyclones would
+/// be found by different limits.
 pub fn of(archive: &Archive) -> WarmCore {
     let has = |core: WarmCore, index: usize| match core.levels_hpa() {
         Some(_) => check(archive, index, core).is_ok(),

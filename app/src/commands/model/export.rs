@@ -88,7 +88,7 @@ impl Export {
         Ok(())
     }
 
-    /// Refuses options that have no effect on what is written, and one name for two files.
+    /// Rejects options that have no effect on the output, and one name for two files.
     fn refuse_misfits(&self, format: Format) -> anyhow::Result<()> {
         let graph = format == Format::Onnx;
         let misfits = [
@@ -119,7 +119,7 @@ impl Export {
         Ok(())
     }
 
-    /// A graph, and a sample, end with the logits of masks.
+    /// Rejects a graph, or a sample, of a network that only outputs boxes: both end with the logits of masks.
     fn refuse_boxes(&self, format: Format, contract: &Contract) -> anyhow::Result<()> {
         let asked = match (format, &self.sample) {
             (Format::Onnx, _) => "an ONNX file",
@@ -159,7 +159,7 @@ fn format_of(path: &Path) -> anyhow::Result<Format> {
     }
 }
 
-/// A model file, its contract, and its network with the weights.
+/// Opens a model file: its contract, and its network with the weights.
 pub(super) fn open(path: &Path) -> anyhow::Result<(StoredFile<'static>, Contract, Network)> {
     let file = StoredFile::open(path)?;
     let contract = Contract::of(&file.facts, path)?;

@@ -1,4 +1,4 @@
-//! `squall model import`: a model file from the weights of another program.
+//! `squall model import`: creates a model file from the weights of another program.
 
 use super::export::open;
 use crate::failure::Advice;
@@ -10,7 +10,7 @@ use squall_model::exchange::{ImportOptions, ImportReport, Layout, Weights, impor
 use squall_model::{Backend, ModelFile, Network};
 use std::path::PathBuf;
 
-/// The fact that says where weights came from.
+/// Name of the fact with the origin of imported weights.
 const FACT: &str = "imported";
 
 /// Make a model file from weights of PyTorch (.pt, .pth) or safetensors.
@@ -51,7 +51,7 @@ pub struct Import {
     json: bool,
 }
 
-/// Where weights came from.
+/// The origin of imported weights.
 #[derive(Debug, Serialize)]
 struct Origin<'a> {
     file: String,
@@ -60,7 +60,7 @@ struct Origin<'a> {
 }
 
 impl Import {
-    /// Writes the model file and says what was taken.
+    /// Writes the model file and reports what was imported.
     pub fn run(self) -> anyhow::Result<()> {
         let like = self.like.as_deref().unwrap_or(&self.weights);
         input::keep_inputs(&[&self.weights, like], &self.out)?;
@@ -82,11 +82,11 @@ impl Import {
         output::result(&report, self.json)
     }
 
-    /// The file to be, still without weights, and its network.
+    /// The new model file, still without weights, and its network.
     fn target(&self, weights: &Weights) -> anyhow::Result<(ModelFile, Network)> {
         if let Some(like) = &self.like {
             let (_, mut contract, network) = open(like)?;
-            // Neither the training nor the score is that of the new weights.
+            // Training steps and score do not apply to the new weights.
             (contract.step, contract.score) = (0, None);
             let mut file = ModelFile::default();
             contract.put(&mut file)?;

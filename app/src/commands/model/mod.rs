@@ -1,4 +1,4 @@
-//! `squall model`: weights from and to other programs, and what a model file holds.
+//! `squall model`: imports and exports weights, and shows the contents of model files.
 
 mod export;
 mod import;
@@ -21,8 +21,8 @@ enum Action {
 }
 
 impl Model {
-    /// Whether the action prints and writes nothing.
-    pub fn only_tells(&self) -> bool {
+    /// Whether the action only prints.
+    pub fn only_prints(&self) -> bool {
         matches!(self.action, Action::Show(_))
     }
 

@@ -1,4 +1,4 @@
-//! `squall model show`: contract, tensors and norms of a file of weights.
+//! `squall model show`: contract, tensors and norms of a weights file.
 
 use crate::output;
 use crate::plan::counted;
@@ -33,7 +33,7 @@ struct Entry {
     norm: f64,
     min: f32,
     max: f32,
-    /// Values that are infinite or NaN.
+    /// Number of infinite or NaN values.
     non_finite: usize,
 }
 
@@ -54,7 +54,7 @@ struct Shown {
 }
 
 impl Show {
-    /// Prints the file's content.
+    /// Prints the contents of the file.
     pub fn run(self) -> anyhow::Result<()> {
         let weights = Weights::read(&self.model)?;
         let facts = weights.facts.clone().unwrap_or_default();
@@ -157,7 +157,7 @@ impl fmt::Display for Shown {
 
 fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Result {
     let network = &contract.network;
-    // The others say nothing about it.
+    // The other keys do not apply to this network.
     let keys = network.name.own_keys();
     write!(
         f,

@@ -1,4 +1,4 @@
-//! Boxes of a page: the file, the tables that `squall events` made of it, and the detection scores of one against
+//! Boxes of a page: the file, the tables that `squall events` made from it, and detection scores of one file against
 //! another.
 
 use super::inputs::split;
@@ -11,22 +11,21 @@ use squall_data::boxes::{self, BoxFrames};
 use squall_data::{Calendar, LatLonGrid};
 use std::path::{Path, PathBuf};
 
-/// Boxes of one argument.
+/// The boxes of one argument.
 pub(super) struct Boxes {
     pub(super) file: PathBuf,
-    /// All boxes of the file, as scores need them.
+    /// All boxes of the file, for scores.
     pub(super) all: BoxFrames,
-    /// The boxes that are shown: those that are sure enough.
+    /// The boxes shown: those above the minimum confidence.
     pub(super) shown: BoxSource,
-    /// Events and tracks that `squall events` made of them, if the argument names its folder.
+    /// Events and tracks that `squall events` made from them, if the argument names that folder.
     pub(super) events: Option<Source>,
-    /// Whether they have confidences, as those of a network do.
+    /// Whether they have confidences, as a network's boxes do.
     of_network: bool,
 }
 
 impl Boxes {
-    /// Opens `FILE` or `FILE:EVENTS`; boxes with confidences are a network's and are called by the name of their
-    /// folder.
+    /// Opens `FILE` or `FILE:EVENTS`. Boxes with confidences are a network's, and are named after their folder.
     pub(super) fn open(
         argument: &str,
         file: PathBuf,
@@ -65,7 +64,7 @@ impl Boxes {
         })
     }
 
-    /// Makes them, and their events, a source of another kind.
+    /// Changes the kind of the boxes and their events.
     pub(super) fn call(&mut self, kind: SourceKind) {
         self.shown.kind = kind;
         if let Some(events) = &mut self.events {
@@ -94,8 +93,8 @@ fn tables(folder: &Path, kind: SourceKind, calendar: Calendar) -> anyhow::Result
     Ok(Source::new(kind, events, tracks))
 }
 
-/// The scores of the boxes of every network against those of every truth or rules, over the times of both; and what a
-/// reader should know of pairs that have no such times.
+/// The scores of every network's boxes against those of every truth or rule, over the times of both; also notes for the
+/// reader about pairs without common times.
 pub(super) fn scores(
     all: &[Boxes],
     min_confidence: f32,

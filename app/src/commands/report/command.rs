@@ -1,4 +1,4 @@
-//! The command line that makes a page again.
+//! The command line that reproduces a page.
 
 use super::{Report, TITLE};
 use crate::arguments::MIN_CONFIDENCE;
@@ -7,7 +7,7 @@ use squall_climate::report::{MovieOptions, ReportOptions};
 use squall_data::Class;
 
 impl Report {
-    /// The command with all options that are not the default, as a shell takes it.
+    /// The command with all options that differ from the defaults, quoted for a shell.
     pub(super) fn command(&self) -> String {
         let (movie, page) = (MovieOptions::default(), ReportOptions::default());
         CommandLine::new("report", &self.folders)

@@ -1,4 +1,4 @@
-//! What a page is made of: masks with their tables, boxes, comparisons, each known by what lies in its folder.
+//! The inputs of a page: masks with their tables, boxes and comparisons, recognised by the contents of their folders.
 
 use super::boxes::Boxes;
 use super::masks::Masks;
@@ -15,20 +15,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Everything that the arguments name.
+/// All inputs named by the arguments.
 pub(super) struct Inputs {
     pub(super) masks: Vec<Masks>,
     pub(super) boxes: Vec<Boxes>,
     pub(super) comparisons: Vec<Comparison>,
-    /// The folders of the comparisons.
+    /// Folders of the comparisons.
     pub(super) comparison_folders: Vec<String>,
     pub(super) grid: Arc<LatLonGrid>,
     pub(super) calendar: Calendar,
-    /// Times of the map: those of the first masks, else those of all boxes.
+    /// Times of the map: those of the first masks, or else of all boxes.
     pub(super) times: Vec<Time>,
 }
 
-/// What an argument names.
+/// The kind of input that an argument names.
 enum Kind {
     Comparison,
     Boxes(PathBuf),
@@ -36,9 +36,9 @@ enum Kind {
 }
 
 impl Kind {
-    /// What stands before `:DIR`, if that follows: a folder with `changes.json` is a comparison; a table or file of
-    /// boxes is boxes, and so is a folder that holds `boxes.csv` but no netCDF file besides those of `squall events`; all
-    /// else is masks.
+    /// Determines the kind, ignoring a trailing `:DIR`. A folder with `changes.json` is a comparison. A table or file
+    /// of boxes is boxes, and so is a folder with `boxes.csv` but no netCDF file except those of `squall events`.
+    /// Everything else is masks.
     fn of(argument: &str) -> Self {
         let path = Path::new(split(argument).0);
         if Comparison::is_in(path) {
@@ -56,8 +56,8 @@ impl Kind {
 }
 
 impl Inputs {
-    /// Opens everything; `fields` give grid and calendar where there are boxes without masks.
-    /// Boxes that are less sure than `min_confidence` are not shown.
+    /// Opens all inputs. `fields` provide grid and calendar if there are boxes without masks. Boxes with less than
+    /// `min_confidence` are not shown.
     pub(super) fn open(
         arguments: &[String],
         tags: Tags,
@@ -135,7 +135,7 @@ impl Inputs {
     }
 }
 
-/// Refuses fields of another grid, or of none of the masks' times.
+/// Rejects fields on another grid, or without any time of the masks.
 fn check_fields(masks: &Masks, fields: &Archive) -> anyhow::Result<()> {
     let archive = &masks.archive;
     let hint = format!(
@@ -168,7 +168,7 @@ fn check_fields(masks: &Masks, fields: &Archive) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The times of all boxes, each once, in order.
+/// The times of all boxes, in order and without duplicates.
 fn times_of(boxes: &[Boxes]) -> Vec<Time> {
     let frames = boxes.iter().flat_map(|source| source.all.frames());
     let mut times: Vec<Time> = frames.map(|frame| frame.time).collect();
@@ -180,7 +180,7 @@ fn times_of(boxes: &[Boxes]) -> Vec<Time> {
     times
 }
 
-/// Gives the events of boxes a kind of their own where masks or other boxes have events of theirs.
+/// Gives the events of boxes their own kind if masks or other boxes also have events of that kind.
 fn set_events_apart(masks: &[Masks], boxes: &mut [Boxes]) {
     let mut kinds: Vec<SourceKind> = masks.iter().map(|one| one.kind).collect();
     for one in boxes.iter_mut().filter(|one| one.events.is_some()) {
@@ -193,8 +193,8 @@ fn set_events_apart(masks: &[Masks], boxes: &mut [Boxes]) {
     }
 }
 
-/// An argument and the folder of tables behind it, as in `masks:events`; a path that has the sign in its name is a
-/// path, before and behind it.
+/// Splits an argument such as `masks:events` into a path and the folder of its tables; colons that are part of an
+/// existing path do not split.
 pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     let is_there = |part: &str| Path::new(part).exists();
     if is_there(argument) {
@@ -203,7 +203,7 @@ pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     let signs = || argument.match_indices(':');
     let parts = || signs().map(move |(at, _)| (&argument[..at], &argument[at + 1..]));
     let both = parts().find(|(path, tables)| is_there(path) && is_there(tables));
-    // If only one is there, or it is a pattern, the error is to name what lacks.
+    // If only one of them exists, or it is a pattern, the error should name what is missing.
     let one = both.or_else(|| parts().rfind(|(path, _)| is_there(path)));
     match one.or_else(|| argument.split_once(':')) {
         Some((path, tables)) => (path, Some(tables)),
@@ -211,7 +211,7 @@ pub(super) fn split(argument: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// What stands before a folder, as in `truth=labels`; a path that has the sign in its name is a path.
+/// Splits a prefix such as in `truth=labels`; equals signs that are part of an existing path do not split.
 fn named(argument: &str) -> (Option<SourceKind>, &str) {
     let named = argument.split_once('=').and_then(|(name, rest)| {
         let kind = SourceKind::ALL
@@ -225,9 +225,9 @@ fn named(argument: &str) -> (Option<SourceKind>, &str) {
     }
 }
 
-/// Gives each source a kind of its own: of several heuristics, or networks, one keeps its kind, the first of those that
-/// the user called so or else the first, and the rest become [`SourceKind::Other`]s. All of these are called by the
-/// names of their folders, or by the folders where names are alike.
+/// Gives each source its own kind. Of several heuristics or networks, one keeps its kind: the first that the user
+/// declared as such, or else the first. The rest become [`SourceKind::Other`]s. All of these are named after their
+/// folders, by full path if the names are equal.
 fn set_others_apart(masks: &mut [Masks]) {
     let mut beside: Vec<usize> = (0..masks.len())
         .filter(|&k| matches!(masks[k].kind, SourceKind::Heuristic | SourceKind::Other(_)))
@@ -272,7 +272,7 @@ fn set_others_apart(masks: &mut [Masks]) {
     }
 }
 
-/// At most one truth, and all on one grid and of the same dates.
+/// Checks that there is at most one truth, and that all masks are on one grid and have the same dates.
 fn check_masks(masks: &[Masks]) -> anyhow::Result<()> {
     for (index, one) in masks.iter().enumerate() {
         if masks[..index].iter().any(|other| other.kind == one.kind) {

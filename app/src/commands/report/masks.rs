@@ -14,9 +14,9 @@ use std::path::Path;
 /// One source of masks.
 pub(super) struct Masks {
     pub(super) kind: SourceKind,
-    /// Whether the user said of what kind they are.
+    /// Whether the user declared their kind.
     pub(super) named: bool,
-    /// What the page calls them.
+    /// Their name on the page.
     pub(super) label: String,
     pub(super) folder: String,
     pub(super) tables: String,
@@ -55,7 +55,7 @@ impl Masks {
         })
     }
 
-    /// What a sentence calls them.
+    /// Their name within a sentence.
     pub(super) fn in_sentence(&self) -> String {
         if self.label == self.kind.name() {
             format!("the {}", self.label)
@@ -64,7 +64,7 @@ impl Masks {
         }
     }
 
-    /// Events and tracks of the masks, in the calendar of the page; none without a table of them.
+    /// Events and tracks of the masks, in the calendar of the page; `None` without an event table.
     pub(super) fn source(&self, calendar: Calendar) -> anyhow::Result<Option<Source>> {
         let Some(path) = table_path(&self.tables) else {
             return Ok(None);
@@ -86,7 +86,7 @@ impl Masks {
             ));
         }
         let tracks = Path::new(&self.tables).join("tracks.csv");
-        // A simulation's table of tracks has its own columns, but its objects know their tracks.
+        // A simulation's track table has different columns, but its objects have track ids.
         let tracks = match (self.has_objects(), tracks.is_file()) {
             (true, _) => track::from_events(&events),
             (false, true) => table::read_tracks(&tracks, calendar)?,
@@ -99,7 +99,7 @@ impl Masks {
         ))
     }
 
-    /// What a reader must know where these masks have other times than the first ones, whose times the page has.
+    /// A note for the reader if these masks have other times than the first ones, whose times the page uses.
     pub(super) fn other_times(&self, first: &Self) -> Option<String> {
         let (own, shown) = (self.archive.times(), first.archive.times());
         let is_shown = |time: &&Time| first.archive.find(**time).is_some();
@@ -115,8 +115,8 @@ impl Masks {
         })
     }
 
-    /// Which wind its events have: the objects of a simulation have that of their vortices, while `squall events` reads
-    /// that of the fields, also of the truth's masks.
+    /// The wind of their events: objects of a simulation have their vortices' wind, while `squall events` reads that of
+    /// the fields, also for the truth's masks.
     fn wind(&self) -> SourceWind {
         match (self.kind, self.has_objects()) {
             (SourceKind::Truth, true) => SourceWind::Vortex,
@@ -124,7 +124,7 @@ impl Masks {
         }
     }
 
-    /// Whether its table is that of a simulation's objects.
+    /// Whether the table is a simulation's object table.
     fn has_objects(&self) -> bool {
         table_path(&self.tables).is_some_and(|path| path.ends_with("objects.csv"))
     }
@@ -135,7 +135,8 @@ impl Masks {
     }
 }
 
-/// Why masks could not be opened: where a folder has the tables of events alone, that and not what its files lack.
+/// Explains why masks could not be opened: if a folder has only event tables, the error says so rather than what its
+/// files lack.
 fn explained(error: DataError, folder: &str) -> anyhow::Error {
     let tables_alone =
         table_path(folder).is_some() && matches!(has_masks(Path::new(folder)), Ok(false));

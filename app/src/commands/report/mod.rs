@@ -28,14 +28,14 @@ use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
 use std::path::{Path, PathBuf};
 
-/// Heading of a page that is given none.
+/// Default heading.
 const TITLE: &str = "Extreme weather";
 
 fn times(text: &str) -> Result<usize, String> {
     number(text, |times: &usize| *times > 0, "1 time or more")
 }
 
-/// Parses the width of pictures: those that the painter makes as asked for.
+/// Parses the width of pictures, within the painter's limits.
 fn movie_width(text: &str) -> Result<usize, String> {
     number(
         text,
@@ -102,7 +102,7 @@ impl Report {
         Ok(())
     }
 
-    /// Writes the page and gives its size.
+    /// Writes the page and returns its size.
     pub fn write(&self) -> anyhow::Result<u64> {
         check_confidence(self.min_confidence)?;
         self.check_place()?;
@@ -147,7 +147,7 @@ impl Report {
         Ok(builder.write(&self.out)?)
     }
 
-    /// What the page says besides the frames: sources, scores, rules and notes.
+    /// The contents of the page besides frames: sources, scores, rules and notes.
     fn page(&self, inputs: &Inputs, fields: Option<&Archive>) -> anyhow::Result<ReportInput> {
         let masks = &inputs.masks;
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
@@ -193,7 +193,7 @@ impl Report {
         Ok(page)
     }
 
-    /// Where everything on the page comes from, and what is to be said of it.
+    /// Adds the origins of everything on the page, and related notes.
     fn say_origins(&self, inputs: &Inputs, fields: Option<&Archive>, page: &mut ReportInput) {
         page.provenance = vec![
             Provenance::new("grid", inputs.grid.describe()),
@@ -239,7 +239,7 @@ impl Report {
     }
 }
 
-/// Adds the masks of a time, with its fields if they are shown, to the page and the movies.
+/// Adds the masks of a time to the page and the movies, with fields if they are shown.
 fn add_frame(
     (index, time): (usize, Time),
     inputs: &Inputs,
@@ -281,7 +281,7 @@ fn add_frame(
     }
 }
 
-/// The fields that maps show at a time, if there are any.
+/// The fields shown on maps at a time, if any.
 fn shown(archive: &Archive, time: Time) -> anyhow::Result<Option<Snapshot>> {
     let Some(index) = archive.find(time) else {
         return Ok(None);
@@ -297,7 +297,7 @@ fn shown(archive: &Archive, time: Time) -> anyhow::Result<Option<Snapshot>> {
 /// The metrics of a run, given as a folder or NAME=FOLDER.
 fn curve(argument: &str) -> anyhow::Result<report::TrainingCurve> {
     let (name, folder) = match argument.split_once('=') {
-        // A folder may have the sign in its name.
+        // A folder name may contain an equals sign.
         Some((name, folder)) if !Path::new(argument).is_dir() => {
             (name.to_string(), Path::new(folder))
         }

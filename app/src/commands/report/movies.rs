@@ -1,19 +1,19 @@
-//! The movies of a page: which times they show, and the files that they go to.
+//! The movies of a page: their times and output files.
 
 use squall_climate::report::{Frame, Movie, MovieFile, MovieOptions, ReportInput, select_frames};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Movies that are being written, all of the same pictures.
+/// Movies being written, all with the same pictures.
 pub(super) struct Movies {
     movie: Movie,
     files: Vec<MovieFile>,
-    /// Places of the times that are shown.
+    /// Indices of the times shown.
     wanted: BTreeSet<usize>,
 }
 
 impl Movies {
-    /// Begins the files, which show `most` of all `times` at most; `None` if there are none.
+    /// Starts the files, with at most `most` of all `times`; `None` if there are none.
     pub(super) fn begin(
         paths: &[PathBuf],
         page: &ReportInput,
@@ -53,7 +53,7 @@ impl Movies {
         Ok(())
     }
 
-    /// Ends the files and says how many pictures each has.
+    /// Completes the files and returns the number of pictures in each.
     pub(super) fn finish(self) -> anyhow::Result<usize> {
         for file in self.files {
             file.finish()?;

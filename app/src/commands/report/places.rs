@@ -1,4 +1,4 @@
-//! Where a page and its movies go: never onto what they are made of, nor over what is no page.
+//! Output paths of a page and its movies: they must not overwrite inputs, nor files that are not pages.
 
 use super::Report;
 use super::inputs::Inputs;
@@ -8,7 +8,7 @@ use squall_data::{Archive, DataError};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Parses where a movie goes: a name that promises what is not made is refused.
+/// Parses the path of a movie; rejects extensions of unsupported formats.
 pub(super) fn movie_place(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let end = path.extension().unwrap_or_default().to_ascii_lowercase();
@@ -24,7 +24,7 @@ pub(super) fn movie_place(text: &str) -> Result<PathBuf, String> {
 }
 
 impl Report {
-    /// Refuses to write the page over a file that is no page, such as a table that was meant to be read.
+    /// Rejects overwriting a file that is not a page, such as a table that was meant as input.
     pub(super) fn check_place(&self) -> anyhow::Result<()> {
         let end = self.out.extension().unwrap_or_default();
         let is_page = ["html", "htm"]
@@ -48,7 +48,7 @@ impl Report {
         }
     }
 
-    /// Refuses a page or a movie that would replace a file that is read, whatever that is called.
+    /// Rejects a page or a movie that would overwrite an input.
     pub(super) fn keep_inputs(
         &self,
         inputs: &Inputs,
@@ -66,7 +66,7 @@ impl Report {
     }
 }
 
-/// Whether there is no file, or one that is empty or begins as pages do.
+/// Whether the file does not exist, is empty, or begins like our pages.
 fn is_replaceable(path: &Path) -> Result<bool, DataError> {
     if !path.is_file() {
         return Ok(true);

@@ -1,4 +1,4 @@
-//! By which rules what a page shows was found.
+//! The rules behind the results on a page.
 
 use super::masks::Masks;
 use crate::made_by;
@@ -8,7 +8,7 @@ use squall_data::Class;
 use squall_data::mask_file::About;
 use std::path::Path;
 
-/// By which rules or network masks were made, and events and tracks chosen, as far as their files say it.
+/// The rules or network that made the masks, and those that selected events and tracks, as far as the files say.
 pub(super) fn of(masks: &Masks) -> Vec<Provenance> {
     let first = masks.archive.paths().next();
     let title = first.and_then(|path| About::read(path).ok()?.attributes.remove("title"));
@@ -17,18 +17,19 @@ pub(super) fn of(masks: &Masks) -> Vec<Provenance> {
         ("rules of masks", title, of_masks),
         ("rules of events and tracks", None, of_events(&masks.tables)),
     ];
-    let told = |(what, title, numbers)| told(format!("{what}: {}", masks.label), title, numbers);
-    all.into_iter().filter_map(told).collect()
+    let provenance =
+        |(what, title, numbers)| provenance(format!("{what}: {}", masks.label), title, numbers);
+    all.into_iter().filter_map(provenance).collect()
 }
 
-/// The provenance with these numbers; none without numbers, because a title alone may say anything.
-fn told(name: String, title: Option<String>, numbers: Vec<String>) -> Option<Provenance> {
+/// Provenance with these numbers; `None` without numbers, because a title alone proves nothing.
+fn provenance(name: String, title: Option<String>, numbers: Vec<String>) -> Option<Provenance> {
     let said = Provenance::new(name, title.unwrap_or_default());
     (!numbers.is_empty()).then_some(Provenance { numbers, ..said })
 }
 
-/// The rules in the statistics of a folder, without those of the masks themselves and of classes that masks do not
-/// have.
+/// The rules recorded in the statistics of a folder, without those of the masks themselves and of classes that masks
+/// lack.
 fn of_events(folder: &str) -> Vec<String> {
     let folder = Path::new(folder);
     if !folder.join("statistics.nc").is_file() {
@@ -61,13 +62,13 @@ mod tests {
 
     #[test]
     fn a_title_is_a_rule_only_of_masks_that_tell_their_rules() {
-        let told = |numbers: &[&str]| {
+        let provenance = |numbers: &[&str]| {
             let numbers = numbers.iter().map(ToString::to_string).collect();
-            told("rules".into(), Some("rivers by some rules".into()), numbers)
+            provenance("rules".into(), Some("rivers by some rules".into()), numbers)
         };
-        let said = told(&["a = 1"]).unwrap();
+        let said = provenance(&["a = 1"]).unwrap();
         assert_eq!(said.value, "rivers by some rules");
         assert_eq!(said.numbers, ["a = 1"]);
-        assert!(told(&[]).is_none());
+        assert!(provenance(&[]).is_none());
     }
 }

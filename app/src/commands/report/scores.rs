@@ -1,4 +1,4 @@
-//! Scores of the sources of a page against each other, with what they mean.
+//! Scores of a page's sources against each other, with explanations.
 
 use super::masks::Masks;
 use crate::commands::score::{BoxScores, Scores};
@@ -9,7 +9,7 @@ use squall_validation::average_precision::ClassDetection;
 use squall_validation::bootstrap::Interval;
 use squall_validation::event_scores::EventScore;
 
-/// Scores of the sources against each other, and which classes are not scored, for the reader.
+/// Scores the sources against each other; also returns notes about classes that are not scored.
 pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec<String>)> {
     let mut sources: Vec<&Masks> = masks.iter().collect();
     sources.sort_by_key(|one| one.kind);
@@ -25,7 +25,8 @@ pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec
     Ok((all, notes))
 }
 
-/// Whether one source judges another: the truth all, the heuristic all but the truth, each other one the network.
+/// Whether one source judges another: the truth judges all, the heuristic all but the truth, each other source the
+/// network.
 fn judges(judge: SourceKind, judged: SourceKind) -> bool {
     match judge {
         SourceKind::Truth => judged != SourceKind::Truth,
@@ -74,7 +75,7 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
     lines
 }
 
-/// The scores of boxes: average precision of every class that either side has, then what was found and what is false.
+/// Box scores: average precision of every class on either side, then hits and false alarms.
 pub(super) fn box_lines(group: &str, scores: &BoxScores) -> Vec<report::Score> {
     let score = &scores.boxes.score;
     let mean = &score.mean;
@@ -137,7 +138,7 @@ fn class_precisions(group: &str, class: &ClassDetection) -> [report::Score; 3] {
     })
 }
 
-/// An average precision with its interval; NaN where it has no value.
+/// An average precision with its interval; NaN if undefined.
 fn precision(
     group: &str,
     name: String,
@@ -148,7 +149,7 @@ fn precision(
     report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
 }
 
-/// POD, FAR and distance of each class; `what` is judged.
+/// POD, FAR and distance of each class; `what` is scored.
 fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::Score> {
     let share = |name: String, value: Option<f64>, meaning: &str| {
         report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
@@ -184,7 +185,7 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
     lines
 }
 
-/// What chance alone would have found, as the end of a sentence; empty where that is not known.
+/// Describes what chance alone would have found, as the end of a sentence; empty if unknown.
 fn beside_chance(event: &EventScore) -> String {
     let skill = event.skill.map_or(String::new(), |skill| {
         format!(", which leaves a skill of {skill:.2}")
@@ -194,7 +195,7 @@ fn beside_chance(event: &EventScore) -> String {
     })
 }
 
-/// A confidence interval as the end of a sentence.
+/// Formats a confidence interval as the end of a sentence.
 fn in_words(interval: Option<&Interval>) -> String {
     interval.map_or(String::new(), |i| {
         format!(" (95 % interval {:.2} to {:.2})", i.low, i.high)

@@ -17,12 +17,12 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// Draws for intervals: each goes over all boxes.
+/// Number of bootstrap draws for intervals: each goes over all boxes.
 const DRAWS: usize = 300;
-/// The grid on which boxes are compared where no fields give one: half a degree.
+/// Default grid for comparing boxes without fields: half a degree.
 const COMPARED: (usize, usize) = (361, 720);
 
-/// The grid on which boxes are compared where no fields give one.
+/// The default grid for comparing boxes without fields.
 pub fn box_grid() -> anyhow::Result<LatLonGrid> {
     Ok(LatLonGrid::global(COMPARED.0, COMPARED.1)?)
 }
@@ -30,10 +30,10 @@ pub fn box_grid() -> anyhow::Result<LatLonGrid> {
 /// All scores of predicted boxes.
 #[derive(Debug, Serialize)]
 pub struct Scores {
-    /// Average precision of all boxes, which takes them by their confidence.
+    /// Average precision of all boxes, ranked by confidence.
     #[serde(flatten)]
     pub boxes: BoxScores,
-    /// From here on a predicted box was taken for an event.
+    /// Minimum confidence for a predicted box to count as an event.
     pub min_confidence: f32,
     /// By box and time, over the times of `boxes`.
     pub events: EventScores,
@@ -70,7 +70,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     judge(&read(predicted)?, &read(truth)?, min_confidence)
 }
 
-/// Names the option where a file tells another calendar than that in which the dates of tables are read.
+/// Names the option if a file has another calendar than the one used for the dates in tables.
 fn with_calendar(error: DataError) -> anyhow::Error {
     let DataError::Mismatch {
         what: "calendar",
@@ -114,7 +114,7 @@ pub fn judge(
     })
 }
 
-/// Whether two files of boxes have a time at which they can be compared.
+/// Whether two box files have a time at which they can be compared.
 pub fn share_times(predicted: &BoxFrames, truth: &BoxFrames) -> anyhow::Result<bool> {
     let (truths, predictions) = (by_time(truth), by_time(predicted));
     let nothing = truths.is_empty() && predictions.is_empty();
@@ -129,8 +129,8 @@ fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
     frames.frames().iter().map(of_frame).collect()
 }
 
-/// The events of some boxes at the compared times, of which a file may lack those at which it has nothing: of every
-/// class with the file's own identities or, where it has none, with those of the tracker.
+/// The events of boxes at the compared times, including times that a file omits because it has nothing there. Every
+/// class has the file's own track ids or, without these, those of the tracker.
 fn followed(
     frames: &BoxFrames,
     times: &[Time],

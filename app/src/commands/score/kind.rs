@@ -1,4 +1,4 @@
-//! What a path given to `squall score` holds.
+//! Determines what a path given to `squall score` holds.
 
 use crate::failure::Advice;
 use anyhow::Context;
@@ -19,7 +19,7 @@ pub enum Kind {
     Boxes,
     /// Points of tracks.
     Tracks,
-    /// A row for each track, without its points: `tracks.csv`.
+    /// A table of tracks without their points: `tracks.csv`.
     Lives,
     /// A table of something else.
     OtherTable,
@@ -80,10 +80,11 @@ impl Offer {
     }
 }
 
-/// All that a path holds: a file one thing, a folder of results perhaps several; what is no table counts as masks.
+/// Everything that a path holds: one thing for a file, possibly several for a folder of results; anything but a table
+/// counts as masks.
 ///
 /// # Errors
-/// If it cannot be read, or is of an inference that has no result yet.
+/// If it cannot be read, or is of an inference without results yet.
 pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
     let path = Path::new(input);
     let offer = |kind, path: &Path| Offer {
@@ -123,8 +124,8 @@ pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
     Ok(found)
 }
 
-/// Whether a folder has netCDF files that `squall events` did not write there: its statistics, object_id.nc and tracks
-/// are no masks of the folder.
+/// Whether a folder has netCDF files that `squall events` did not write: its statistics, object_id.nc and tracks are
+/// not masks.
 ///
 /// # Errors
 /// If the folder cannot be listed.
@@ -141,7 +142,7 @@ fn kind_of(path: &Path) -> anyhow::Result<Kind> {
     let is_boxes = match by_name {
         Some(FileKind::Table) => has_edges(path)?,
         Some(FileKind::Coco) => true,
-        // ExtremeWeather's boxes have the name of DeepCAM's masks.
+        // ExtremeWeather's box files have the same extension as DeepCAM's masks.
         Some(FileKind::ExtremeWeather) => MaskArchive::open(&path.to_string_lossy()).is_err(),
         None => false,
     };
@@ -154,7 +155,8 @@ fn kind_of(path: &Path) -> anyhow::Result<Kind> {
     })
 }
 
-/// What a CSV file is whose header is none of boxes or points; without a comma it may be a list of files of masks.
+/// The kind of a CSV file whose header matches neither boxes nor points; without a comma it may be a list of mask
+/// files.
 fn of_unknown_table(header: &[String]) -> Kind {
     let has = |wanted: &str| header.iter().any(|name| name == wanted);
     match header {
@@ -164,14 +166,14 @@ fn of_unknown_table(header: &[String]) -> Kind {
     }
 }
 
-/// Whether the header names edges of boxes and no centre.
+/// Whether the header has edges of boxes but no centre.
 fn has_edges(path: &Path) -> anyhow::Result<bool> {
     let header = header(path)?;
     let has = |wanted: &str| header.iter().any(|name| name == wanted);
     Ok(has("west_deg") && has("north_deg") && !has("lon_deg"))
 }
 
-/// The names in the first line of a table; none of a binary file, which is no table.
+/// The names in the first line of a table; empty for a binary file.
 fn header(path: &Path) -> anyhow::Result<Vec<String>> {
     let file =
         std::fs::File::open(path).with_context(|| format!("reading `{}`", path.display()))?;

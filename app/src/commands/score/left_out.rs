@@ -1,23 +1,23 @@
-//! Classes that masks cannot hold: tags of rivers say nothing of cyclones, neither found nor missed.
+//! Classes that masks cannot contain: tags of rivers say nothing about cyclones.
 
 use serde::Serialize;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Class, ClassMask};
 use std::fmt;
 
-/// A class that is not scored, because the files of a side cannot hold it.
+/// A class that is not scored because one side's files cannot contain it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct LeftOut {
     /// Which class.
     pub class: Class,
-    /// The predicted masks cannot hold it.
+    /// Whether the predicted masks cannot contain it.
     pub by_prediction: bool,
-    /// The true masks cannot hold it.
+    /// Whether the true masks cannot contain it.
     pub by_truth: bool,
 }
 
 impl LeftOut {
-    /// The classes that one side or both cannot hold.
+    /// The classes that at least one side cannot contain.
     pub fn of(predicted: &MaskArchive, truth: &MaskArchive) -> Vec<Self> {
         let (predicted, truth) = (predicted.classes(), truth.classes());
         let classes = Class::EVENTS.into_iter().map(|class| Self {
@@ -30,7 +30,7 @@ impl LeftOut {
             .collect()
     }
 
-    /// Makes background of the class in a mask: all that the other side can say of it.
+    /// Replaces the class in a mask by background, the only thing the other side can contain there.
     pub fn remove_from(&self, mask: &mut ClassMask) {
         let (removed, background) = (self.class.code(), Class::Background.code());
         mask.codes

@@ -73,7 +73,7 @@ pub struct Score {
     pub json: bool,
 }
 
-/// Scores of masks and of boxes, where both sides hold both.
+/// Scores of masks and of boxes, if both sides have both.
 #[derive(Debug, Serialize)]
 struct Both {
     #[serde(flatten)]
@@ -88,7 +88,7 @@ impl fmt::Display for Both {
 }
 
 impl Score {
-    /// Masks against masks, all else by default.
+    /// Arguments for scoring masks against masks, with defaults for everything else.
     pub fn of_masks(prediction: String, truth: String, events: Option<String>) -> Self {
         Self {
             prediction,
@@ -105,7 +105,7 @@ impl Score {
         }
     }
 
-    /// Refuses options that have no effect on what is scored.
+    /// Rejects options that have no effect on what is scored.
     fn refuse_misfits(&self, scored: &[Kind]) -> anyhow::Result<()> {
         let misfits = [
             ("--events", self.events.is_some(), Kind::Masks),
@@ -132,7 +132,7 @@ impl Score {
         ))
     }
 
-    /// The calendar of the dates of tables: as asked for, else what lies beside the first of them that anything does.
+    /// The calendar of dates in tables: as requested, or else from the files next to the first table that has any.
     fn calendar_of(&self, tables: &[&Path]) -> Calendar {
         let beside = || {
             let mut folders = tables.iter().filter_map(|table| table.parent());

@@ -12,18 +12,18 @@ use squall_validation::{WorldRules, WorldScores, score_against_world};
 use std::fmt;
 use std::path::Path;
 
-/// Scores of the classes that both sides track.
+/// Scores of the classes tracked by both sides.
 #[derive(Debug, Serialize)]
 pub struct TrackScores {
-    /// What the two files are.
+    /// The formats of the two files.
     pub formats: [&'static str; 2],
-    /// One for each class.
+    /// One entry per class.
     pub tracks: Vec<WorldScores>,
-    /// Classes that only one side tracks.
+    /// Classes tracked by only one side.
     pub one_sided: Vec<OneSided>,
 }
 
-/// A class that is not scored, because one side has no track of it: it has missed all, or did not look for any.
+/// A class that is not scored because one side has no track of it: it missed all, or did not search for any.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OneSided {
     /// Which class.
@@ -35,7 +35,7 @@ pub struct OneSided {
 }
 
 impl OneSided {
-    /// `None` of a class that both sides have, or none.
+    /// `None` for a class that both sides have, or neither.
     fn of(class: Class, predicted: &TrackTable, truth: &TrackTable) -> Option<Self> {
         let [predicted_tracks, true_tracks] = [predicted, truth].map(|table| {
             let tracks = table.tracks.iter();
@@ -112,7 +112,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             let rules = WorldRules {
                 class,
                 criterion: criterion(class),
-                // A wind makes a storm, not a river.
+                // Wind thresholds apply to storms, not to rivers.
                 min_reference_wind_m_s: (arguments.min_wind)
                     .filter(|_| class != Class::AtmosphericRiver),
                 ..WorldRules::default()
@@ -132,7 +132,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     })
 }
 
-/// Why no class is scored: a side without tracks, as the labels of a single time, or tracks of different classes.
+/// Explains why no class is scored: a side without tracks, such as labels of a single time, or different classes.
 fn nothing_in_common(
     arguments: &Score,
     predicted: &TrackTable,
@@ -161,7 +161,7 @@ fn nothing_in_common(
     )
 }
 
-/// The time that a table of events is of, where the statistics beside it say so: it may end long after its last track.
+/// The time range of an event table, if the statistics next to it say so: it may end long after its last track.
 fn covered(table: &Path) -> Option<(Time, Time)> {
     let folder = table.parent().unwrap_or(Path::new(""));
     if !folder.join("statistics.nc").is_file() {

@@ -1,4 +1,4 @@
-//! `squall stage STORE --local DIR`: a sample store to the disk of every node of a job.
+//! `squall stage STORE --local DIR`: copies a sample store to the disk of every node of a job.
 
 use super::Stage;
 use crate::own_folder::{self, Holds};
@@ -11,7 +11,7 @@ use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::staging::{LocalReport, folder_of_node, node_number, stage_local};
 use std::path::Path;
 
-/// Stages to the nodes of this job and says what was moved.
+/// Stages to the nodes of this job and reports what was moved.
 pub fn run(stage: &Stage, folder: &Path) -> anyhow::Result<()> {
     let comm: Box<dyn Communicator> = match ranks::processes()? {
         Some(world) => Box::new(world),

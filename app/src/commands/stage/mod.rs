@@ -109,7 +109,7 @@ fn hours(text: &str) -> Result<f64, String> {
 }
 
 impl Stage {
-    /// Stages and says what is in the store.
+    /// Stages and reports the contents of the store.
     pub fn run(self) -> anyhow::Result<()> {
         if let Some(local) = &self.local {
             return local::run(&self, local);
@@ -122,7 +122,7 @@ impl Stage {
         Ok(())
     }
 
-    /// The boxes that were given or lie among the labels, if there are any.
+    /// The boxes that were given or found among the labels, if any.
     fn find_boxes(&self, archive: &Archive) -> anyhow::Result<Option<BoxFrames>> {
         let beside = (self.labels.as_ref()).map(|labels| Path::new(labels).join("boxes.csv"));
         let beside = beside.filter(|path| path.is_file());
@@ -150,7 +150,7 @@ impl Stage {
         Ok(Some(frames))
     }
 
-    /// The masks, of the fields' grid and dates, if there are any.
+    /// The masks, which must match the fields' grid and dates, if any.
     fn find_masks(&self, archive: &Archive) -> anyhow::Result<Option<MaskArchive>> {
         let Some(labels) = &self.labels else {
             return Ok(None);
@@ -168,7 +168,7 @@ impl Stage {
     /// The store's folder.
     ///
     /// # Errors
-    /// Wrong usage without one, or without labels.
+    /// Wrong usage if the folder or labels are missing.
     fn place(&self) -> anyhow::Result<&PathBuf> {
         let has_labels = self.labels.is_some() || self.boxes.is_some();
         match self.out.as_ref().filter(|_| has_labels) {
@@ -180,7 +180,7 @@ impl Stage {
         }
     }
 
-    /// Says what is left out or cut.
+    /// Reports what is skipped or clipped.
     fn warn(&self, selection: &Selection) {
         let Selection {
             unlabelled,
@@ -205,7 +205,7 @@ impl Stage {
         }
     }
 
-    /// Writes the store, or goes on with one that was begun; returns what it holds.
+    /// Writes the store or continues an unfinished one; returns its contents.
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
         let out = self.place()?;
         let archive = input::open(&self.input, self.skip_bad)?;
@@ -253,8 +253,8 @@ impl Stage {
         let boxes = frames.is_some().then(|| selection.boxes());
         self.check_same(&reading, &origin, &selection, &mut writer)?;
         if !self.skip_bad {
-            // No time may be left out now. The store has the first samples of the selection (checked above), and these
-            // times are not among them: they are still to be read.
+            // No time may be skipped now. The store has the first samples of the selection (checked above), which do
+            // not include these times, so they must still be read.
             unread.forget()?;
         }
         if self.boxes.is_none() {
@@ -282,7 +282,7 @@ impl Stage {
         })
     }
 
-    /// Refuses to go on with a store that was begun with other fields or labels.
+    /// Refuses to continue a store that was started with other fields or labels.
     fn check_same(
         &self,
         reading: &Reading<'_>,
@@ -300,8 +300,8 @@ impl Stage {
         }
         let mut differences = was.map_or(Vec::new(), |was| origin.changes(&was));
         if differences.is_empty() {
-            // Files that were made again or copied may still hold the same, and stores of earlier versions do not say
-            // what they were made of.
+            // Files that were regenerated or copied may have the same contents, and stores of earlier versions do not
+            // record their origin.
             tracing::info!(
                 "comparing fields and labels with the {} there already",
                 counted(writer.len(), "sample")
@@ -315,7 +315,7 @@ impl Stage {
         }
     }
 
-    /// The rule by which samples are dealt to the splits.
+    /// The rule for dividing samples into splits.
     fn rule(&self) -> SplitRule {
         let (train, seed) = (self.train_share, self.seed);
         let validation = (1.0 - train) / 2.0;
@@ -335,7 +335,7 @@ impl Stage {
     }
 }
 
-/// Says what it takes to stage `samples`, of which some are `there` already.
+/// Logs the cost of staging `samples`, some of which are already `there`.
 fn announce([samples, there]: [usize; 2], channels: usize, record_bytes: u64) {
     let left = record_bytes * (samples - there) as u64;
     let before = match there {

@@ -1,4 +1,4 @@
-//! What a sample store was made of: who stages into it again must give the same.
+//! Records the origin of a sample store: staging into it again requires the same inputs.
 
 use crate::commands::label::differences::{changed_numbers, listed};
 use crate::commands::label::masks::{THRESHOLDS, method_of};
@@ -12,7 +12,7 @@ use squall_data::{Archive, Class, DataError, GeoBox, Store, atomic};
 use squall_jobs::JobError;
 use std::path::Path;
 
-/// The file's name, in the folder of the store.
+/// Name of the file in the store's folder.
 const FILE: &str = "origin.json";
 const FORMAT: &str = "squall-origin 1";
 
@@ -21,20 +21,20 @@ const FORMAT: &str = "squall-origin 1";
 pub struct Origin {
     format: String,
     fields: Files,
-    /// None of a store without masks.
+    /// `None` for a store without masks.
     labels: Option<Labels>,
 }
 
-/// Files as they were.
+/// The state of some files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Files {
-    /// As they were given, for people who read the file.
+    /// The argument as given, for human readers.
     input: String,
-    /// A digest of names, lengths and times of change. Folders do not count: a run that was moved is the same.
+    /// A digest of names, lengths and modification times. Folders are ignored, so a moved run is the same.
     state: String,
 }
 
-/// Labels, and what they say about themselves.
+/// Labels and their metadata.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Labels {
     files: Files,
@@ -43,7 +43,7 @@ struct Labels {
 }
 
 impl Files {
-    /// These files; what is read from them depends on `choice`, too.
+    /// The current state of these files; `choice` covers the settings that affect what is read.
     fn of<'a>(
         input: &str,
         paths: impl Iterator<Item = &'a Path>,
@@ -60,7 +60,7 @@ impl Files {
 }
 
 impl Origin {
-    /// The origin of fields and labels as they were given; `tagged` is the class of masks that name none.
+    /// The origin of fields and labels as given; `tagged` is the class of masks that do not name one.
     pub fn of(
         input: &str,
         fields: &Archive,
@@ -88,14 +88,14 @@ impl Origin {
         })
     }
 
-    /// The origin of a store, if it tells: earlier versions did not, and a file that cannot be read tells nothing.
+    /// The origin of a store, if recorded: earlier versions did not, and an unreadable file is ignored.
     pub fn read(store: &Path) -> Option<Self> {
         let text = std::fs::read(store.join(FILE)).ok()?;
         let origin: Self = serde_json::from_slice(&text).ok()?;
         (origin.format == FORMAT).then_some(origin)
     }
 
-    /// Writes it to its store, if that does not tell the same already.
+    /// Writes it to its store, unless the same is already recorded.
     pub fn remember(&self, store: &Path) -> Result<(), DataError> {
         if Self::read(store).is_some_and(|was| was.has_files_of(self)) {
             return Ok(());
@@ -106,13 +106,14 @@ impl Origin {
         atomic::write(store.join(FILE), &text)
     }
 
-    /// Whether all files of both are the same, and as they were.
+    /// Whether all files are the same and unchanged.
     pub fn has_files_of(&self, other: &Self) -> bool {
         let state = |labels: &Option<Labels>| labels.as_ref().map(|l| l.files.state.clone());
         self.fields.state == other.fields.state && state(&self.labels) == state(&other.labels)
     }
 
-    /// What labels of other rules say of themselves, one clause each: their boxes may differ where their masks do not.
+    /// Differences in the labels' metadata, one clause each: with other rules their boxes may differ even if their
+    /// masks do not.
     pub fn changes(&self, was: &Self) -> Vec<String> {
         let (Some(was), Some(is)) = (&was.labels, &self.labels) else {
             return Vec::new();
@@ -129,7 +130,7 @@ impl Origin {
     }
 }
 
-/// The refusal to go on with a store that is of other fields or labels.
+/// The error for continuing a store with other fields or labels.
 pub fn refusal(store: &Path, differences: &[String]) -> anyhow::Error {
     let reason = format!(
         "its samples are of other fields or labels ({}); use another folder",
@@ -142,16 +143,17 @@ pub fn refusal(store: &Path, differences: &[String]) -> anyhow::Error {
     .into()
 }
 
-/// Refuses to replace the boxes of a finished store by others that nobody named: none, or those among the labels.
+/// Rejects replacing the boxes of a finished store unless boxes were named explicitly: neither dropping them nor taking
+/// those among the labels.
 pub fn keep_boxes(store: &Path, boxes: Option<&[Option<Vec<GeoBox>>]>) -> anyhow::Result<()> {
     if !store.join(INDEX_FILE).is_file() {
         return Ok(());
     }
-    // One that is damaged is made whole by staging again.
+    // A damaged store is repaired by staging again.
     let Ok(there) = Store::open(store) else {
         return Ok(());
     };
-    // More samples may follow those that are there.
+    // More samples may follow the existing ones.
     let same = match boxes.map(|boxes| boxes.get(..there.len()).unwrap_or(boxes)) {
         Some(boxes) => there.has_these_boxes(boxes)?,
         None => false,

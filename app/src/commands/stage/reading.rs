@@ -1,4 +1,4 @@
-//! Samples on their way from fields and labels into a store.
+//! Reads samples from fields and labels and writes them into a store.
 
 use super::unread::Unread;
 use crate::input::name_of;
@@ -11,7 +11,7 @@ use squall_data::store::{SampleEntry, Selected, Split, StoreWriter};
 use squall_data::{Archive, ClassMask, DataError, Snapshot, Variable};
 use std::path::Path;
 
-/// What samples are read from, and what was met on the way.
+/// The sources of samples, and the problems encountered.
 pub(super) struct Reading<'a> {
     pub archive: &'a Archive,
     pub masks: Option<&'a MaskArchive>,
@@ -21,7 +21,7 @@ pub(super) struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// The mask of a sample, if it has one. Its time is that of the fields, which may be written in the other Gregorian
+    /// The mask of a sample, if it has one. Its time is set to that of the fields, which may use the other Gregorian
     /// calendar.
     fn mask(&self, sample: &Selected) -> Option<Result<ClassMask, DataError>> {
         let (masks, at) = self.masks.zip(sample.mask)?;
@@ -29,7 +29,7 @@ impl Reading<'_> {
         Some(masks.read(at).map(|mask| ClassMask { time, ..mask }))
     }
 
-    /// Fields and mask of a sample; nothing if one of them cannot be read and may be left out.
+    /// Reads fields and mask of a sample; `None` if one of them is unreadable and may be skipped.
     fn read(&self, sample: &Selected) -> Result<Option<(Snapshot, Option<ClassMask>)>, DataError> {
         let Selected { index, time, .. } = *sample;
         let mut drawn = None;
@@ -45,9 +45,10 @@ impl Reading<'_> {
         Ok(snapshot.map(|snapshot| (snapshot, drawn)))
     }
 
-    /// What a store that was begun has of other fields or labels, in words; nothing if none is found.
+    /// Describes how an unfinished store differs from these fields or labels; `None` if no difference is found.
     ///
-    /// Pixels of all masks are counted. Fields are many times larger: the first, middle and last sample stand for all.
+    /// Compares the pixel counts of all masks. Fields are many times larger, so only the first, middle and last sample
+    /// are compared.
     pub(super) fn first_other(
         &self,
         samples: &[Selected],
@@ -77,7 +78,7 @@ impl Reading<'_> {
         Ok(None)
     }
 
-    /// Writes the samples that the store has not yet, each while the next one is read.
+    /// Writes the missing samples, each while the next one is read.
     pub(super) fn write_all(
         &self,
         samples: &[Selected],

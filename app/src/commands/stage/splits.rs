@@ -1,4 +1,4 @@
-//! What each split of a store shows, and what it lacks.
+//! Describes the splits of a store and what they lack.
 
 use crate::failure::Advice;
 use crate::plan::counted;
@@ -6,8 +6,8 @@ use squall_data::store::{Split, too_near};
 use squall_data::{Class, Time};
 use std::collections::BTreeSet;
 
-/// The places of the samples that are left out because one of another split is less than `hours` away; refuses if a
-/// split would lose all its samples.
+/// Indices of the samples to drop because one of another split is less than `hours` away; fails if a split would lose
+/// all its samples.
 pub fn guard(times: &[Time], splits: &[Split], hours: f64) -> anyhow::Result<BTreeSet<usize>> {
     let near = too_near(times, splits, hours);
     if near.is_empty() {
@@ -34,10 +34,10 @@ pub fn guard(times: &[Time], splits: &[Split], hours: f64) -> anyhow::Result<BTr
     Ok(near)
 }
 
-/// The splits in words.
+/// The names of the splits.
 const NAMES: [&str; 3] = ["training", "validation", "test"];
 
-/// Share of background, cyclone and river pixels in each split; none of one without masks.
+/// Share of background, cyclone and river pixels in each split; `None` for one without masks.
 pub fn shares(counts: [[u64; 3]; 3]) -> [Option<[f64; 3]>; 3] {
     counts.map(|counts| {
         let all = counts.iter().sum::<u64>();
@@ -45,7 +45,7 @@ pub fn shares(counts: [[u64; 3]; 3]) -> [Option<[f64; 3]>; 3] {
     })
 }
 
-/// The shares of cyclones and rivers in words.
+/// Describes the shares of cyclones and rivers.
 pub fn told(shares: &[Option<[f64; 3]>; 3]) -> String {
     let one = |(name, share): (&str, &Option<[f64; 3]>)| {
         let [_, cyclone, river] = (*share)?.map(|share| 100.0 * share);
@@ -57,7 +57,7 @@ pub fn told(shares: &[Option<[f64; 3]>; 3]) -> String {
     parts.join(", ")
 }
 
-/// What a split lacks to teach or to judge, one sentence each: by its samples, and by its pixels of each class.
+/// What splits lack for training or scoring, one sentence each: samples, or pixels of a class.
 pub fn lacks(samples: [usize; 3], counts: [[u64; 3]; 3], block_days: f64) -> Vec<String> {
     let mut lacks = Vec::new();
     if samples.iter().sum::<usize>() > 0 && samples[1] == 0 {

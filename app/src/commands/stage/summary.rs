@@ -1,4 +1,4 @@
-//! What a store holds, for people and for programs.
+//! The contents of a store, as text and JSON.
 
 use super::splits;
 use crate::plan::counted;
@@ -7,39 +7,39 @@ use squall_data::store::{Selection, Split};
 use squall_data::{GeoBox, Store};
 use std::path::Path;
 
-/// What a store holds.
+/// The contents of a store.
 #[derive(Debug, Serialize)]
 pub struct StageSummary {
     /// Samples of training, validation and test.
     pub samples: [usize; 3],
-    /// Channels kept.
+    /// Stored channels.
     pub channels: Vec<&'static str>,
-    /// Times of the input with neither mask nor boxes.
+    /// Number of times in the input with neither mask nor boxes.
     pub unlabelled: usize,
-    /// Samples with a mask.
+    /// Number of samples with a mask.
     pub masked: usize,
     /// Share of background, cyclone and river pixels in training.
     pub class_shares: [f64; 3],
-    /// The same of training, validation and test; none of a split without masks.
+    /// The same for training, validation and test; `None` for a split without masks.
     pub split_class_shares: [Option<[f64; 3]>; 3],
-    /// Samples whose boxes are known; none if there are no boxes.
+    /// Number of samples whose boxes are known; `None` without boxes.
     pub boxed: Option<usize>,
-    /// Boxes over all samples.
+    /// Number of boxes over all samples.
     pub boxes: usize,
-    /// Boxes that the edge of the grid cut.
+    /// Number of boxes clipped at the edge of the grid.
     pub boxes_cut: usize,
-    /// Boxes wholly outside the grid, which were left out.
+    /// Number of boxes entirely outside the grid, which were dropped.
     pub boxes_outside: usize,
-    /// Input files that could not be used (`--skip-bad`).
+    /// Number of unusable input files (`--skip-bad`).
     pub skipped_files: usize,
-    /// Times of the others that could not be read or lack a channel, which are no samples (`--skip-bad`).
+    /// Number of other times that are unreadable or lack a channel, which are not samples (`--skip-bad`).
     pub skipped_times: usize,
-    /// Times left out because a sample of another split is too near (`--guard-hours`).
+    /// Number of times dropped because a sample of another split is too close (`--guard-hours`).
     pub guarded_times: usize,
 }
 
 impl StageSummary {
-    /// What a finished store holds; warns of splits that lack something.
+    /// Summarises a finished store; warns about splits that lack something.
     pub fn of(
         store: &Store,
         selection: &Selection,
@@ -68,7 +68,7 @@ impl StageSummary {
         }
     }
 
-    /// Says what the store in this folder holds.
+    /// Reports the contents of the store in this folder.
     pub fn say(&self, place: &Path) {
         let [train, validation, test] = self.samples;
         tracing::info!(

@@ -1,4 +1,4 @@
-//! The times that a store lacks because they could not be read.
+//! The times that a store lacks because they were unreadable.
 
 use crate::plan::counted;
 use squall_data::{DataError, Time, atomic};
@@ -6,19 +6,18 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// The file's name, in the folder of the store.
+/// Name of the file in the store's folder.
 const FILE: &str = "left_out.txt";
 
-/// The times that could not be read, one a line in a file of the store: who goes on with it and `--skip-bad` leaves them
-/// out, too.
+/// Unreadable times, one per line in a file of the store: continuing the store with `--skip-bad` skips them, too.
 pub(super) struct Unread {
     path: PathBuf,
-    /// As they are written.
+    /// Their formatted times.
     pub times: BTreeSet<String>,
 }
 
 impl Unread {
-    /// The times that a store which was begun left out; none if it is new. The store's lock must be held.
+    /// The times skipped by an unfinished store; empty for a new one. The caller must hold the store's lock.
     pub(super) fn of(store: &Path) -> Result<Self, DataError> {
         atomic::sweep(store, |name| name == FILE)?;
         let path = store.join(FILE);
@@ -26,7 +25,7 @@ impl Unread {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             text => text.map_err(DataError::io("read", &path))?,
         };
-        // A killed call may have left a part of a line, behind which none can be added.
+        // A killed call may have left an incomplete line, to which nothing may be appended.
         let (whole, torn) = text.split_at(text.rfind('\n').map_or(0, |end| end + 1));
         if !torn.is_empty() {
             atomic::write(&path, whole.as_bytes())?;
@@ -43,13 +42,13 @@ impl Unread {
         }
     }
 
-    /// All times are to be read, those that could not be read before, too.
+    /// Clears the list, so that all times must be read, including these.
     pub(super) fn forget(&mut self) -> Result<(), DataError> {
         self.times.clear();
         atomic::remove(&self.path).map(drop)
     }
 
-    /// One time more, before a later sample is written. It is added at the file's end: a century of fields may lack a
+    /// Adds a time, before a later sample is written. Appending keeps this cheap: a century of fields may lack a
     /// channel at every other time.
     pub(super) fn add(&mut self, time: Time) -> Result<(), DataError> {
         let time = time.to_string();

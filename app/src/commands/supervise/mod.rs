@@ -1,4 +1,4 @@
-//! `squall supervise`: runs a command again until it finishes, as long as it advances.
+//! `squall supervise`: restarts a command until it finishes, as long as it makes progress.
 
 mod relay;
 mod state;
@@ -42,7 +42,7 @@ pub struct Supervise {
 }
 
 impl Supervise {
-    /// Runs the command to its end.
+    /// Runs the command until it finishes.
     pub fn run(self) -> anyhow::Result<()> {
         let Some(watch) = self.watch.clone().or_else(|| out_of(&self.command)) else {
             let hint = "name the folder of its state with --watch, or let the command have --out";
@@ -62,8 +62,8 @@ impl Supervise {
             }
             let code = status.code().and_then(|code| u8::try_from(code).ok());
             let how = describe(status);
-            // 75 without a signal to us: the batch system told the ranks themselves, or the time that the recipe gives
-            // is over.
+            // Exit code 75 without a signal to us: the batch system signalled the ranks themselves, or the recipe's
+            // time limit has passed.
             if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
                 return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
             }
@@ -86,13 +86,13 @@ impl Supervise {
     }
 }
 
-/// How a command ends that a signal was faster than.
+/// How a command ended that a signal preceded.
 const NOT_STARTED: &str = "was not started: a signal came first";
 
 impl Supervise {
-    /// Waits for a process that works in the folder, as long as all tries would pause: what is left of a killed command
-    /// ends by itself. What goes on outlived its supervisor, or has another: the command could not write there, and the
-    /// other's progress would be taken for its own again and again.
+    /// Waits for a process that works in the folder, for as long as all tries would pause: leftovers of a killed
+    /// command exit by themselves. A process that continues has outlived its supervisor or has another one: the command
+    /// could not write there, and the other's progress would be mistaken for its own again and again.
     fn wait_for_others(&self, watch: &Path, relay: &Relay) -> anyhow::Result<()> {
         let pause = Duration::from_secs_f64(self.pause).max(LEAST_PATIENCE);
         let patience = pause * self.tries;
@@ -121,10 +121,10 @@ impl Supervise {
     }
 }
 
-/// How long another process has at least, for each try, to leave the folder.
+/// Minimum time, per try, for another process to leave the folder.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
-/// The longest pause, a day.
+/// Maximum pause: a day.
 const LONGEST_PAUSE: f64 = 86_400.0;
 
 /// Parses a pause.
@@ -137,14 +137,14 @@ fn seconds(text: &str) -> Result<f64, String> {
     )
 }
 
-/// What the command's `--out` names.
+/// The folder in the command's `--out`.
 fn out_of(command: &[String]) -> Option<PathBuf> {
     let after = command.iter().skip_while(|word| *word != "--out").nth(1);
     let joined = || command.iter().find_map(|word| word.strip_prefix("--out="));
     after.map(String::as_str).or_else(joined).map(PathBuf::from)
 }
 
-/// The command, for the log: scripts among its words have many lines.
+/// The command for the log, without line breaks: scripts among its words have many lines.
 fn in_a_line(command: &[String]) -> String {
     let words = command.iter().flat_map(|word| word.split_whitespace());
     words.collect::<Vec<_>>().join(" ")
@@ -159,8 +159,8 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// What a command is called in messages: a shell's script by the name that it is given (`bash -c SCRIPT srun ...`), as the
-/// shell itself calls it. Job scripts start a launcher so.
+/// The command's name in messages. For a shell's script it is the name passed to it (`bash -c SCRIPT srun ...`), as the
+/// shell itself uses. Job scripts start launchers this way.
 fn program_of(command: &[String]) -> &str {
     let is_shell = |path: &Path| path.ends_with("sh") || path.ends_with("bash");
     match command {

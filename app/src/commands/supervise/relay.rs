@@ -1,4 +1,4 @@
-//! The command as a process, and signals on their way to it.
+//! The supervised process, and signals forwarded to it.
 
 use crate::failure::Advice;
 use crate::threads;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether Open MPI starts the command's ranks.
+/// Whether Open MPI launches the command's ranks.
 pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
     command
         .first()
@@ -19,7 +19,7 @@ pub(super) fn starts_by_open_mpi(command: &[String]) -> bool {
 }
 
 /// Whether a process has become Open MPI's launcher since it was started: `nice`, `env`, `numactl` and a shell's `exec`
-/// put the program that they start in their own place.
+/// replace themselves by the program that they start.
 fn has_become_open_mpi(process: i32) -> bool {
     let program = std::fs::read_link(format!("/proc/{process}/exe"));
     program.is_ok_and(|program| is_of_open_mpi(&program))
@@ -33,22 +33,22 @@ fn is_of_open_mpi(program: &Path) -> bool {
     version.is_ok_and(|version| names_open_mpi(&String::from_utf8_lossy(&version.stdout)))
 }
 
-/// Whether a launcher's version is one of Open MPI: `orterun (OpenRTE) 4.1.4`, `prterun (PRRTE) 3.0.11`.
+/// Whether a version text is Open MPI's: `orterun (OpenRTE) 4.1.4`, `prterun (PRRTE) 3.0.11`.
 fn names_open_mpi(version: &str) -> bool {
     let names = ["Open MPI", "OpenRTE", "PRRTE"];
     names.iter().any(|name| version.contains(name))
 }
 
-/// Whether a program has one of the names of Open MPI's launchers, as Debian has them too: `mpirun.openmpi`.
+/// Whether a program has the name of an Open MPI launcher, including Debian's variants: `mpirun.openmpi`.
 fn is_called_like_a_launcher(program: &Path) -> bool {
     let name = program.file_name();
     let stem = name.and_then(|name| name.to_str()?.split('.').next());
     matches!(stem, Some("mpirun" | "mpiexec" | "orterun" | "prterun"))
 }
 
-/// What the command is told for a signal; `gently` until the first SIGTERM or SIGINT. Open MPI passes SIGUSR1 on and
-/// waits; after SIGTERM it kills ranks within two seconds, in the middle of a step and without their checkpoint, and
-/// exits with 1. Batch systems send SIGUSR1 first where they are asked to, and SIGTERM when the time is over.
+/// The signal to forward; `gently` holds until the first SIGTERM or SIGINT. Open MPI forwards SIGUSR1 and waits; after
+/// SIGTERM it kills ranks within two seconds, in the middle of a step and without a checkpoint, and exits with 1. Batch
+/// systems send SIGUSR1 first if configured, and SIGTERM when the time is over.
 fn passed_on(signal: i32, gently: &mut bool) -> i32 {
     match signal {
         SIGTERM | SIGINT if std::mem::take(gently) => SIGUSR1,
@@ -56,18 +56,18 @@ fn passed_on(signal: i32, gently: &mut bool) -> i32 {
     }
 }
 
-/// Passes signals on to the command that runs.
+/// Forwards signals to the running command.
 pub(super) struct Relay {
-    /// The command's process, 0 between two.
+    /// Process id of the command, 0 between runs.
     child: Arc<AtomicI32>,
     told: Arc<AtomicBool>,
-    /// Held while a process is started or reaped, so that no signal goes to another one of the same number.
+    /// Held while a process is started or reaped, so that signals never reach an unrelated process that reuses the id.
     changing: Arc<Mutex<()>>,
 }
 
 impl Relay {
-    /// `gently`: the first SIGTERM or SIGINT goes on as SIGUSR1, as it does where the process is Open MPI's launcher by
-    /// then.
+    /// With `gently`, the first SIGTERM or SIGINT is forwarded as SIGUSR1; the same holds if the process has become
+    /// Open MPI's launcher by then.
     pub(super) fn start(mut gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
             child: Arc::default(),
@@ -89,7 +89,7 @@ impl Relay {
                 let signal = passed_on(signal, &mut gently);
                 let process = Pid::from_raw(number);
                 if let (Some(process), Some(signal)) = (process, Signal::from_named_raw(signal)) {
-                    // It may have ended by itself in this moment.
+                    // It may have just exited.
                     let _ = kill_process(process, signal);
                 }
             }
@@ -101,7 +101,7 @@ impl Relay {
         self.told.load(Ordering::Relaxed)
     }
 
-    /// Whether a signal came, or comes within this time.
+    /// Whether a signal has arrived, or arrives within this time.
     pub(super) fn comes_within(&self, time: Duration) -> bool {
         const SLICE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
@@ -115,7 +115,7 @@ impl Relay {
         true
     }
 
-    /// How the command ended; none if a signal came before it could hear one.
+    /// Runs the command and returns how it ended; `None` if a signal arrived before it could receive one.
     pub(super) fn run(&self, command: &[String]) -> anyhow::Result<Option<ExitStatus>> {
         let [program, arguments @ ..] = command else {
             return Err(Advice::usage("there is no command", "give one after `--`"));
@@ -139,7 +139,7 @@ impl Relay {
         self.wait(&mut child).map(Some)
     }
 
-    /// The exit status; polled, so that the process is reaped while no signal can go to it.
+    /// Waits for the exit status by polling, so that the process is reaped while no signal can be sent to it.
     fn wait(&self, child: &mut Child) -> anyhow::Result<ExitStatus> {
         loop {
             {

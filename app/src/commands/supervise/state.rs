@@ -1,18 +1,18 @@
-//! Whether the work in a folder advances.
+//! Measures the progress of work in a folder.
 
 use crate::plan::counted;
 use squall_jobs::RunDir;
-use squall_jobs::train::checkpoint::{newest_step, newest_step_told};
+use squall_jobs::train::checkpoint::{newest_step, newest_step_by_facts};
 use std::path::Path;
 
-/// How far the work in a folder has come.
+/// The progress of work in a folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Steps of the newest checkpoint that can be read.
+    /// Steps of the newest readable checkpoint.
     Step(u64),
-    /// Steps of the newest checkpoints of all trials of a search, and bytes of what is known of the trials.
+    /// Steps of the newest checkpoints of all trials of a search, and bytes of their records.
     Trials(u64, u64),
-    /// Files and bytes, but for what is being written.
+    /// Number and total size of files, except unfinished ones.
     Files(u64, u64),
 }
 
@@ -24,7 +24,7 @@ impl State {
         if folder.join("search.json").is_file() {
             return Self::of_trials(folder);
         }
-        // Files that a training writes before its first checkpoint are written anew at every start: no progress.
+        // Files that a training rewrites at every start before its first checkpoint are not progress.
         if RunDir::metrics_of(folder).exists() {
             return Self::Files(0, 0);
         }
@@ -37,13 +37,13 @@ impl State {
         Self::Files(sizes.len() as u64, sizes.iter().sum())
     }
 
-    /// The state of a search, whose trials advance in folders of their own.
+    /// The state of a search, whose trials advance in their own folders.
     fn of_trials(search: &Path) -> Self {
         let trials = std::fs::read_dir(search.join("trials"));
         let (mut steps, mut bytes) = (0_u64, 0);
         for trial in trials.into_iter().flatten().flatten() {
             let trial = trial.path();
-            steps = steps.saturating_add(newest_step_told(&trial).unwrap_or(0));
+            steps = steps.saturating_add(newest_step_by_facts(&trial).unwrap_or(0));
             let known = std::fs::metadata(trial.join("trial.json"));
             bytes += known.map_or(0, |data| data.len());
         }

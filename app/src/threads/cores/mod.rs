@@ -1,32 +1,32 @@
-//! How the cores of a node are divided: pure functions.
+//! Divides the cores of a node among ranks: pure functions.
 //!
-//! A hardware thread is what the system numbers; a core has one or more of them.
+//! The system numbers hardware threads; a core has one or more of them.
 
 use super::options::Options;
 
-/// The hardware threads of one core that may be used, in ascending order.
+/// The usable hardware threads of one core, in ascending order.
 pub type Core = Vec<usize>;
 
-/// One of the ranks that divide cores among themselves.
+/// The position of a rank among those that divide cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct RankPosition {
     /// From 0.
     pub rank: usize,
-    /// How many there are, at least 1.
+    /// Number of ranks, at least 1.
     pub ranks: usize,
 }
 
-impl Place {
-    /// A rank that divides with no other.
+impl RankPosition {
+    /// A rank that shares with no other.
     pub const ALONE: Self = Self { rank: 0, ranks: 1 };
 }
 
-/// What the hardware threads of one rank are for.
+/// The use of a rank's hardware threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Division {
-    /// Threads that compute run on these.
+    /// Threads for computation.
     pub computing: Vec<usize>,
-    /// The communication thread runs on these; with none, where the scheduler likes.
+    /// Threads for communication; if empty, the scheduler decides.
     pub communication: Vec<usize>,
 }
 
@@ -34,13 +34,13 @@ pub struct Division {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("cannot reserve {wanted} of this rank's {share} cores for communication: one must compute")]
 pub struct TooFew {
-    /// To be reserved.
+    /// Number of cores to reserve.
     pub wanted: usize,
-    /// Whole cores of the rank.
+    /// Number of whole cores of the rank.
     pub share: usize,
 }
 
-/// The numbers in a list of the kernel's, such as `0-3,8`; what is no number is left out.
+/// Parses a kernel list such as `0-3,8`; invalid numbers are ignored.
 pub fn parse(list: &str) -> Vec<usize> {
     let range = |part: &str| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -49,7 +49,7 @@ pub fn parse(list: &str) -> Vec<usize> {
     list.split(',').filter_map(range).flatten().collect()
 }
 
-/// Numbers as the kernel lists them.
+/// Formats numbers as a kernel list.
 pub fn list(numbers: &[usize]) -> String {
     let mut sorted = numbers.to_vec();
     sorted.sort_unstable();
@@ -63,9 +63,9 @@ pub fn list(numbers: &[usize]) -> String {
     words.join(",")
 }
 
-/// The cores that these hardware threads belong to, in the order of their first threads.
+/// Groups hardware threads by core, ordered by their first threads.
 ///
-/// `siblings` gives all hardware threads of a thread's core; one that it does not know is a core of its own.
+/// `siblings` returns all hardware threads of a thread's core; an unknown thread counts as a core of its own.
 pub fn group(threads: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<Core> {
     let mut cores: Vec<Core> = Vec::new();
     let mut dealt = std::collections::BTreeSet::new();
@@ -85,10 +85,10 @@ pub fn group(threads: &[usize], siblings: impl Fn(usize) -> Vec<usize>) -> Vec<C
     cores
 }
 
-/// The part of a rank where things are dealt equally and in the order of ranks; where ranks outnumber things, one thing
-/// for each rank in turn.
-fn share<T>(things: &[T], place: Place) -> &[T] {
-    let (count, Place { rank, ranks }) = (things.len(), place);
+/// A rank's part of an even division in rank order; if there are more ranks than things, ranks take single things in
+/// turn.
+fn share<T>(things: &[T], place: RankPosition) -> &[T] {
+    let (count, RankPosition { rank, ranks }) = (things.len(), place);
     if count < ranks {
         let at = rank % count.max(1);
         return &things[at..(at + 1).min(count)];
@@ -96,14 +96,14 @@ fn share<T>(things: &[T], place: Place) -> &[T] {
     &things[count * rank / ranks..count * (rank + 1) / ranks]
 }
 
-/// What a rank computes and communicates on.
+/// Divides a rank's cores into computation and communication.
 ///
-/// Whole cores are dealt, so that ranks do not meet on one; the last of a rank's are reserved, with all their hardware
-/// threads. Where ranks are more than cores, hardware threads are dealt, and none can be reserved.
+/// Whole cores are assigned, so that ranks never share one; the last of a rank's cores are reserved with all their
+/// hardware threads. If there are more ranks than cores, hardware threads are assigned, and none can be reserved.
 ///
 /// # Errors
 /// If no core would be left to compute on.
-pub fn divide(cores: &[Core], place: Place, options: &Options) -> Result<Division, TooFew> {
+pub fn divide(cores: &[Core], place: RankPosition, options: &Options) -> Result<Division, TooFew> {
     let wanted = options.reserve_cores.unwrap_or(0);
     let hyper_threads = options.hyper_threads.unwrap_or_default();
     let computing = |cores: &[Core]| -> Vec<usize> {

@@ -29,8 +29,8 @@ fn adjacent(cores: usize, threads: usize) -> Vec<Core> {
     group(&all, siblings)
 }
 
-fn of(rank: usize, ranks: usize) -> Place {
-    Place { rank, ranks }
+fn of(rank: usize, ranks: usize) -> RankPosition {
+    RankPosition { rank, ranks }
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn hardware_threads_are_dealt_once_each() {
 #[test]
 fn a_knights_landing_node_is_shared_by_whole_cores() {
     let node = interleaved(68, 4);
-    let check = |place: Place, options: Options, computing: &str, communication: &str| {
+    let check = |place: RankPosition, options: Options, computing: &str, communication: &str| {
         let division = divide(&node, place, &options).expect("cores enough");
         let found = (list(&division.computing), list(&division.communication));
         let expected = (computing.to_string(), communication.to_string());
         assert_eq!(found, expected, "{place:?} {options:?}");
     };
-    let alone = Place::ALONE;
+    let alone = RankPosition::ALONE;
     check(alone, options(0, 0), "0-271", "");
     check(
         alone,
@@ -142,7 +142,7 @@ fn one_core_at_least_computes() {
         let wanted = reserve;
         assert_eq!(refused, Err(TooFew { wanted, share }));
     };
-    check(Place::ALONE, 4, 4);
+    check(RankPosition::ALONE, 4, 4);
     check(of(0, 2), 2, 2);
     check(of(0, 2), 9, 2);
     check(of(4, 5), 1, 0);

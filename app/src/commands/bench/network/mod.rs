@@ -1,4 +1,4 @@
-//! `squall bench step|infer`: a network's training step and inference, beside a peer if one is given.
+//! `squall bench step|infer`: times a network's training step and inference, optionally against a peer.
 
 mod ours;
 mod turns;
@@ -24,7 +24,7 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use turns::take_turns;
 
-/// Most samples of a step: more is a slip of the keyboard.
+/// Maximum number of samples per step: more must be a typing error.
 const MOST_SAMPLES: u64 = 1 << 24;
 
 /// Which network, and beside what.
@@ -86,7 +86,7 @@ impl NetworkOptions {
         Ok(storage.keeping(self.recompute, saved))
     }
 
-    /// Without what is of other work: where all is measured, an option is for what knows it.
+    /// Drops options of other kinds of work: when everything is measured, an option applies where it is known.
     pub(super) fn of(&self, work: Work) -> Self {
         match work {
             Work::Step => Self {
@@ -102,7 +102,7 @@ impl NetworkOptions {
         }
     }
 
-    /// The configuration, the optimiser's, and the batch.
+    /// The network configuration, the optimiser's, and the batch size.
     pub(super) fn resolve(&self) -> anyhow::Result<(NetworkConfig, OptimizerConfig, usize)> {
         let file = Path::new(&self.network);
         let is_recipe = BUILT_IN.iter().any(|(name, _)| *name == self.network) || file.is_file();
@@ -121,7 +121,7 @@ impl NetworkOptions {
     }
 }
 
-/// What a network is timed at.
+/// The kind of work to time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
     /// A training step.
@@ -131,7 +131,7 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// The word by which peers know it.
+    /// Its name in the protocol of peers.
     fn name(self) -> &'static str {
         match self {
             Self::Step => "step",
@@ -140,7 +140,8 @@ impl Work {
     }
 }
 
-/// Adds the time of one kind of work, beside that of the fastest peer; alone, before the error, where a peer failed.
+/// Adds the time of one kind of work, compared with the fastest peer. If a peer fails, adds our time alone before
+/// returning the error.
 pub(super) fn measure(
     options: &NetworkOptions,
     repeat: usize,
@@ -151,14 +152,14 @@ pub(super) fn measure(
     let (rows, columns) = options.size;
     let backend = Backend::best();
     check_options(options, work, backend)?;
-    // Where all is measured, other parts were before it.
+    // When everything is measured, other parts came before.
     forget_peak();
-    // Before it has values: whether they fit is asked first.
+    // Checks the memory before any values are allocated.
     let mut network = Network::outline(&config, backend, 1)?;
     let of_optimiser = optimiser.values_kept(backend.is_gpu());
     let state = of_optimiser * network.parameters().count();
     let free = squall_jobs::free_memory(backend);
-    // Parameters and, of a step, gradients and what the optimiser keeps.
+    // Parameters and, for a step, gradients and optimiser state.
     let kept = match work {
         Work::Step => 2 + of_optimiser,
         Work::Infer => 1,
@@ -187,7 +188,7 @@ pub(super) fn measure(
         )),
         Work::Infer => None,
     };
-    // On a GPU before the data are there, beside which its operands may have no room.
+    // On a GPU before the data are allocated, since the operands may not fit besides them.
     let before = if backend.is_gpu() {
         Some(backend.matrix_rate(storage.dtype)?)
     } else {
@@ -210,8 +211,8 @@ pub(super) fn measure(
     failed.map_or(Ok(()), Err)
 }
 
-/// Refuses options of other work, and `--graphs` for what cannot be launched as graphs, before anything is built: a row
-/// would look as if they had been heeded.
+/// Rejects options of other work, and `--graphs` for work that cannot be captured, before anything is built: the row
+/// would suggest that they took effect.
 pub(super) fn check_options(
     options: &NetworkOptions,
     work: Work,
@@ -246,7 +247,7 @@ pub(super) fn check_options(
     Err(Advice::usage(obstacle, format!("leave {option} out")))
 }
 
-/// Refuses a batch that needs more than the memory that is free at a place, and names one that fits.
+/// Rejects a batch that needs more than the free memory, and suggests one that fits.
 fn check_memory(
     options: &NetworkOptions,
     batch: usize,
@@ -283,7 +284,7 @@ fn check_memory(
     ))
 }
 
-/// The programs that run the same network, ready.
+/// Starts the programs that run the same network.
 fn start_peers(
     options: &NetworkOptions,
     config: &NetworkConfig,
@@ -307,12 +308,12 @@ fn start_peers(
         .collect()
 }
 
-/// Cores that this process may use.
+/// Number of cores available to this process.
 pub(super) fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A mode by its name.
+/// Parses a recomputation mode.
 fn recompute(name: &str) -> Result<Recompute, String> {
     let found = Recompute::ALL
         .into_iter()

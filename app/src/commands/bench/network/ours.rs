@@ -1,4 +1,4 @@
-//! Our side of the benchmark of a network.
+//! Our side of the network benchmark.
 
 use super::{NetworkOptions, Work};
 use candle_core::{Device, Tensor};
@@ -15,7 +15,7 @@ pub(super) struct Ours {
     network: Network,
     pub(super) backend: Backend,
     pub(super) storage: Storage,
-    /// Optimiser and gradients of a benchmark that trains; none of inference.
+    /// Optimiser and gradients for training; `None` for inference.
     learning: Option<(Optimizer, Gradients)>,
     x: Tensor,
     labels: Vec<u8>,
@@ -40,7 +40,7 @@ impl Ours {
             backend,
             storage: options.storage(&network)?,
             learning,
-            // Where the network computes: a step does not wait for its input, which is on its way before.
+            // On the compute device: a step does not wait for its input, which is copied in advance.
             x: backend.bring(&Tensor::randn(0f32, 1f32, shape, &Device::Cpu)?)?,
             labels: (0..batch * rows * columns)
                 .map(|i| u8::from(i % 97 == 0))
@@ -53,19 +53,19 @@ impl Ours {
         })
     }
 
-    /// A training step, if there is an optimiser; else inference. Done when it returns, on a GPU too.
+    /// Runs a training step if there is an optimiser, otherwise inference; waits for a GPU to finish.
     pub(super) fn work(&mut self) -> anyhow::Result<()> {
         self.begin()?;
         Ok(self.backend.wait()?)
     }
 
-    /// Hands the work over; a GPU may still be at it when this returns.
+    /// Launches the work; a GPU may still be running when this returns.
     fn begin(&mut self) -> anyhow::Result<()> {
         let Some((optimizer, gradients)) = &mut self.learning else {
             return self.infer();
         };
         self.key += 1;
-        // A first step loads kernels and chooses algorithms.
+        // The first step loads kernels and selects algorithms.
         if self.graphs && self.key > 1 && self.captured.is_none() {
             let captured = Captured::of(&self.network, &self.x, &self.storage, gradients, true)?;
             self.captured = Some(Arc::new(captured));
@@ -115,7 +115,7 @@ impl Ours {
         Ok(())
     }
 
-    /// Prints where the time of one more goes.
+    /// Profiles one more step or inference and prints the result.
     pub(super) fn print_profile(&mut self, work: Work) -> anyhow::Result<()> {
         profile::start();
         let started = Instant::now();
@@ -141,7 +141,7 @@ impl Ours {
     }
 }
 
-/// What a detector learns in a benchmark: the place does not matter to the time.
+/// The target of a detector in a benchmark: its position does not affect the time.
 const BOX: BoxTarget = BoxTarget {
     class: 1,
     y_min: 20.0,

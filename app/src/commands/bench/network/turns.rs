@@ -1,4 +1,4 @@
-//! A network's work in turn with that of other programs.
+//! Alternates a network's work with that of other programs.
 
 use super::ours::Ours;
 use super::{NetworkOptions, Work};
@@ -6,22 +6,23 @@ use crate::commands::bench::peer::Peer;
 use crate::commands::bench::{Row, median, peak, row};
 use std::time::Instant;
 
-/// What the turns came to.
+/// Results of the turns.
 pub(super) struct Turns {
-    /// Seconds of one of ours.
+    /// Seconds of each of our runs.
     times: Vec<f64>,
-    /// Operations a second of matrix products, at each turn.
+    /// Matrix product rate at each turn, in operations per second.
     rates: Vec<f64>,
-    /// What each peer answered.
+    /// Answers of each peer.
     theirs: Vec<Theirs>,
-    /// Bytes of ours at most.
+    /// Our peak memory in bytes.
     highest: u64,
-    /// Why there is no peer any more: the first that failed. Beside the others alone ours might look faster than it is.
+    /// The first failure of a peer, after which no peer is used: compared with the rest alone, ours might look faster
+    /// than it is.
     pub(super) failed: Option<anyhow::Error>,
 }
 
-/// Works in turn with the peers, `repeat` times that count; `rate` is that of matrix products if it is known, else it
-/// is measured at each turn.
+/// Alternates with the peers for `repeat` counted turns; `rate` is the matrix product rate if known, otherwise it is
+/// measured at each turn.
 pub(super) fn take_turns(
     ours: &mut Ours,
     peers: &mut [Peer],
@@ -37,20 +38,20 @@ pub(super) fn take_turns(
         failed: None,
     };
     if ours.graphs {
-        // The first turn, which is not measured, writes down what this one does.
+        // One plain step first; the unmeasured turn then captures the graphs.
         ours.work()?;
     }
-    // The first turn builds what is kept.
+    // The first turn is a warm-up.
     for turn in 0..=repeat.max(1) {
         if turn == 1 {
-            // Looking for algorithms takes working memory that no later step takes.
+            // Algorithm selection takes workspace that later steps do not.
             ours.backend.forget_peak();
         }
         let started = Instant::now();
         ours.work()?;
         let seconds = started.elapsed().as_secs_f64();
         if turn == 1 {
-            // Before the products of the ceiling take memory, too.
+            // Before the matrix products of the ceiling allocate memory.
             turns.highest = peak();
         }
         if turn > 0 {
@@ -97,7 +98,7 @@ impl Turns {
         Ok(())
     }
 
-    /// The median of ours beside that of the fastest peer, as the time of a sample, which takes `flops`.
+    /// Our median compared with the fastest peer's, per sample of `flops` operations.
     pub(super) fn row(
         mut self,
         options: &NetworkOptions,
@@ -139,10 +140,10 @@ impl Turns {
     }
 }
 
-/// What a peer answered.
+/// The answers of a peer.
 #[derive(Default)]
 struct Theirs {
-    /// Seconds of one of theirs.
+    /// Seconds of each of its runs.
     times: Vec<f64>,
     mode: String,
     peak_mb: f64,

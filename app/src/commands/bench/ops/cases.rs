@@ -1,30 +1,30 @@
-//! Operations of a network on fields of its sizes, each in every direction. Training runs convolutions in all three, but
-//! for those that read the fields themselves, whose gradient nobody wants.
+//! The operations of a network at its field sizes, in every direction. Training runs convolutions in all three
+//! directions, except those that read the input fields, whose gradient is not needed.
 
 use serde::Serialize;
 use squall_model::ops::{ConvSpec, Convolution};
 use std::collections::BTreeMap;
 
-/// What is computed.
+/// The kind of operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Op {
     Convolution,
-    /// A kernel of its own for every channel.
+    /// A separate kernel for every channel.
     Depthwise,
-    /// By the statistics of the batch, with the ReLU that follows.
+    /// Batch normalisation with batch statistics and the following ReLU.
     BatchNorm,
     Add,
     MaxPool,
     GlobalAverage,
     Resize,
     Dropout,
-    /// Softmax and weighted cross entropy together with their gradient.
+    /// Softmax and weighted cross entropy, together with the gradient.
     Loss,
     Argmax,
 }
 
-/// Which way.
+/// The direction of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Direction {
@@ -35,29 +35,29 @@ pub(super) enum Direction {
     Kernel,
 }
 
-/// One operation of one shape; also what a peer is asked for.
+/// One operation with its shapes; also the request to a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub(super) struct Case {
     pub op: Op,
     pub direction: Direction,
-    /// Shape of what it reads, `(b, h, w, c)`.
+    /// Input shape, `(b, h, w, c)`.
     pub x: [usize; 4],
-    /// Shape of what it gives.
+    /// Output shape.
     pub y: [usize; 4],
     pub kernel: (usize, usize),
     pub stride: usize,
     pub dilation: usize,
     pub groups: usize,
     pub padding: (usize, usize),
-    /// How often a pass of the network has it; 0 of what stands for all of its kind.
+    /// Number of occurrences in a pass of the network; 0 for one that represents all of its kind.
     #[serde(skip)]
     pub times: usize,
 }
 
-/// Every convolution of a network in its three directions, then the other operations on fields of its sizes.
+/// Every convolution of a network in its three directions, then other operations at its field sizes.
 ///
-/// A transposed convolution is timed as the one that it transposes, which has the same three directions: what a network
-/// runs forward is there the gradient of the input.
+/// A transposed convolution is timed as the convolution that it transposes, which has the same three directions: its
+/// forward pass is that convolution's input gradient.
 pub(super) fn of_network(convolutions: &[Convolution], batch: usize, classes: usize) -> Vec<Case> {
     let mut counted: BTreeMap<String, (usize, Convolution, usize)> = BTreeMap::new();
     for (place, convolution) in convolutions.iter().enumerate() {
@@ -78,7 +78,7 @@ pub(super) fn of_network(convolutions: &[Convolution], batch: usize, classes: us
     cases
 }
 
-/// Operations that are no convolutions, for fields of this batch and extent.
+/// Operations other than convolutions, for fields of this batch size and extent.
 fn others([b, h, w]: [usize; 3], classes: usize) -> Vec<Case> {
     let (half, quarter) = ([b, h / 2, w / 2, 64], [b, h / 4, w / 4, 256]);
     let pooled = [b, half[1].div_ceil(2), half[2].div_ceil(2), half[3]];
@@ -123,10 +123,10 @@ fn others([b, h, w]: [usize; 3], classes: usize) -> Vec<Case> {
 impl Case {
     fn of(of: &Convolution, direction: Direction, batch: usize, times: usize) -> Self {
         let Convolution { spec, x, y } = of;
-        // A stride in time leaves out frames: each tap of a kernel over time reads as many of x as there are of y.
+        // A stride in time skips frames: each tap of a kernel over time reads as many frames of x as y has.
         let frames = batch * x[0].min(y[0]);
         let with_batch = |[_, h, w, c]: [usize; 4]| [frames, h, w, c];
-        // Layers run a kernel of each channel by an operation of its own.
+        // Layers run per-channel kernels as a separate operation.
         let depthwise = spec.groups > 1 && spec.groups == x[3] && x[3] == y[3];
         Self {
             op: if depthwise {
@@ -146,7 +146,7 @@ impl Case {
         }
     }
 
-    /// The geometry of a convolution, with zeros around the field: what peers have, too.
+    /// The convolution's geometry with zero padding, which peers support, too.
     pub fn spec(&self) -> ConvSpec {
         ConvSpec {
             kernel: self.kernel,
@@ -168,7 +168,7 @@ impl Case {
         matches!(self.op, Op::Convolution | Op::Depthwise)
     }
 
-    /// Floating-point operations of matrix products.
+    /// Floating-point operations of the matrix products.
     pub fn flops(&self) -> f64 {
         let [_, inner, kh, kw] = self.kernel_shape();
         match self.is_convolution() {
@@ -177,8 +177,8 @@ impl Case {
         }
     }
 
-    /// Shape of what it reads of x: a stride that is longer than the kernel leaves out pixels. Of x's gradient all are
-    /// written.
+    /// Shape of the part of x that is read: a stride longer than the kernel skips pixels. The gradient of x is written
+    /// completely.
     fn read(&self) -> [usize; 4] {
         if !self.is_convolution() || self.direction == Direction::Input {
             return self.x;
@@ -188,14 +188,14 @@ impl Case {
         [b, h.min(rows * kh), w.min(columns * kw), c]
     }
 
-    /// The least that it moves: every operand once, and twice what a sum over it must be known for before it is used.
+    /// Minimum memory traffic in bytes: every operand once, and twice if a reduction over it must precede its use.
     pub fn bytes(&self, size: usize) -> f64 {
         let (x, y) = (count(self.x) * size as f64, count(self.y) * size as f64);
         let kernel = self.kernel_shape().iter().product::<usize>() as f64 * 4.0;
         let backward = self.direction != Direction::Forward;
         match self.op {
             Op::Convolution | Op::Depthwise => {
-                // A gradient of a kernel is added to.
+                // Kernel gradients are accumulated.
                 let of_kernel = self.direction == Direction::Kernel;
                 let kernels = if of_kernel { 2.0 } else { 1.0 };
                 count(self.read()) * size as f64 + y + kernels * kernel
@@ -203,21 +203,21 @@ impl Case {
             Op::BatchNorm if backward => 2.0 * (x + y) + x,
             Op::BatchNorm => 2.0 * x + y,
             Op::Add => 2.0 * x + y,
-            // A byte says which value of a window was the largest.
+            // One byte records which value of a window was the largest.
             Op::MaxPool => x + y + count(self.y),
             Op::GlobalAverage | Op::Resize | Op::Dropout => x + y,
-            // Logits and their gradient are f32, labels and classes bytes.
+            // Logits and their gradient are f32; labels and classes are bytes.
             Op::Loss => count(self.x) * 8.0 + count(self.x) / self.x[3] as f64,
             Op::Argmax => count(self.x) * 4.0 + count(self.y),
         }
     }
 
-    /// Bytes of its operands and of what it gives, moved or not.
+    /// Bytes of its operands and result.
     pub fn held(&self, size: usize) -> f64 {
         self.bytes(size) + (count(self.x) - count(self.read())) * size as f64
     }
 
-    /// Kind, sizes, direction, and how often a pass has it.
+    /// Kind, sizes, direction, and number of occurrences in a pass.
     pub fn name(&self) -> String {
         let ([_, h, w, c], [.., o]) = (self.x, self.y);
         let (kh, kw) = self.kernel;

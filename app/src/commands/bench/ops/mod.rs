@@ -1,5 +1,5 @@
-//! `squall bench ops`: every operation of a network by itself, beside what the machine's matrix units and memory would
-//! take for it.
+//! `squall bench ops`: times every operation of a network separately, compared with the bounds of the machine's matrix
+//! units and memory.
 
 mod cases;
 mod work;
@@ -19,11 +19,11 @@ use squall_model::{Backend, Network, NetworkConfig};
 use std::time::{Duration, Instant};
 use work::Work;
 
-/// Least time for which an operation is repeated, s: with less, most of it would be starting and waiting.
+/// Minimum time in seconds for which an operation is repeated: with less, launching and waiting would dominate.
 const LEAST_SECONDS: f64 = 0.005;
-/// Times that it is repeated at most.
+/// Maximum number of repetitions.
 const MOST_TIMES: f64 = 1000.0;
-/// How long a measured rate of the machine is used again: operations within that time meet the same load of other work.
+/// How long a measured machine rate is reused: operations within this time meet the same background load.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Which network, on which fields.
@@ -49,7 +49,7 @@ pub struct OpsOptions {
     peer: Option<String>,
 }
 
-/// Adds a row for each operation; those before an error stay.
+/// Adds a row for each operation; those before an error are kept.
 pub(super) fn measure(
     options: &OpsOptions,
     repeat: usize,
@@ -108,17 +108,17 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// How fast the machine is under its load.
+/// The machine's rates under its current load.
 struct Rates {
     backend: Backend,
     dtype: DType,
     triad: Triad,
-    /// What was measured last, and when.
+    /// The last measurement and its time.
     known: Option<(Instant, [f64; 2])>,
 }
 
 impl Rates {
-    /// Floating-point operations of matrix products, and bytes of memory, a second.
+    /// Floating-point operations of matrix products, and bytes of memory, per second.
     fn now(&mut self) -> anyhow::Result<[f64; 2]> {
         if let Some((measured, rates)) = self.known
             && measured.elapsed() < FRESH
@@ -131,16 +131,16 @@ impl Rates {
     }
 }
 
-/// Refuses operations whose operands and result need more memory than is free.
+/// Rejects operations whose operands and result exceed free memory.
 fn check_memory(cases: &[Case], dtype: DType, backend: Backend) -> anyhow::Result<()> {
     let free = squall_jobs::free_memory(backend);
-    // Operands are drawn in f32, and an operation may keep one of them in another form.
+    // Operands are drawn in f32, and an operation may keep a converted copy of one.
     let needs = |case: &Case| 2.0 * (case.held(4) + case.held(dtype.size_in_bytes()));
     let most = cases.iter().max_by(|a, b| needs(a).total_cmp(&needs(b)));
     let (Some(free), Some(most)) = (free, most) else {
         return Ok(());
     };
-    // The triad's arrays are there all the time.
+    // The triad's arrays are allocated throughout.
     let needed = needs(most) as u64 + 12 * LONG as u64;
     if needed <= free {
         return Ok(());
@@ -167,19 +167,19 @@ fn start(command: &str, options: &OpsOptions) -> anyhow::Result<Peer> {
     Peer::start(command, &words)
 }
 
-/// Seconds of one operation and of a peer's.
+/// Times of one operation and of a peer's.
 #[derive(Default)]
 struct Measured {
     ours: Vec<f64>,
     peer: Vec<f64>,
-    /// Bytes of ours at most.
+    /// Our peak memory in bytes.
     highest: u64,
     mode: Option<String>,
     peer_peak_mb: Option<f64>,
 }
 
 impl Measured {
-    /// Runs the operation in turn with the peer, after runs that do not count.
+    /// Alternates the operation with the peer's, after warm-up runs.
     fn take_turns(
         &mut self,
         case: &Case,
@@ -189,15 +189,15 @@ impl Measured {
     ) -> anyhow::Result<()> {
         let backend = Backend::best();
         let mut work = work::ready(case, backend, dtype)?;
-        // Builds what is kept. The fastest of three more then tells how often it must run: other work on the machine can
-        // make one a hundred times as long.
+        // The first run is a warm-up. The fastest of three more then determines the number of repetitions: background
+        // load can slow a single run a hundredfold.
         seconds_of(&mut work, backend, 1)?;
         let mut once = f64::INFINITY;
         for _ in 0..3 {
             once = once.min(seconds_of(&mut work, backend, 1)?);
         }
         let times = (LEAST_SECONDS / once).ceil().clamp(1.0, MOST_TIMES) as usize;
-        // Operands were drawn in f32, and looking for algorithms takes working memory: neither is the operation's.
+        // Operands were drawn in f32, and algorithm selection takes workspace: neither is the operation's own memory.
         backend.forget_peak();
         let question = serde_json::to_string(case)?;
         for turn in 0..repeat.max(1) {
@@ -213,7 +213,7 @@ impl Measured {
         }
         self.highest = peak();
         drop(work);
-        // Where a peer computes on the same GPU it can have what the operands took.
+        // A peer on the same GPU can then use the memory of the operands.
         Ok(backend.give_back_memory()?)
     }
 
@@ -222,8 +222,8 @@ impl Measured {
     }
 }
 
-/// Seconds of one operation out of `times` in a row: on the CPU their median, which a single interruption does not
-/// change; on a GPU, which must not wait between them, their mean.
+/// Seconds per operation out of `times` consecutive ones: on the CPU their median, which is robust to a single
+/// interruption; on a GPU, which must not synchronise in between, their mean.
 fn seconds_of(work: &mut Work, backend: Backend, times: usize) -> anyhow::Result<f64> {
     if !backend.is_gpu() {
         let mut each = Vec::with_capacity(times);

@@ -1,4 +1,4 @@
-//! One operation, ready to be run as often as wanted.
+//! A single operation, ready to run repeatedly.
 
 use super::cases::{Case, Direction, Op};
 use candle_core::{DType, Device, Tensor};
@@ -10,12 +10,12 @@ use squall_model::ops::{Channels, Fuse, Landing, PoolSpec};
 /// Runs the operation once.
 pub(super) type Work = Box<dyn FnMut() -> anyhow::Result<()>>;
 
-/// Added to variances.
+/// Added to variances, for stability.
 const EPS: f32 = 1e-5;
-/// Share that dropout clears.
+/// Dropout rate.
 const RATE: f32 = 0.2;
 
-/// The operation with its operands, drawn and where it is computed.
+/// Prepares the operation with random operands on the compute device.
 pub(super) fn ready(case: &Case, backend: Backend, dtype: DType) -> anyhow::Result<Work> {
     let case = *case;
     let drawn = |shape: &[usize], dtype| -> anyhow::Result<Tensor> {
@@ -153,7 +153,7 @@ fn batch_norm(case: Case, backend: Backend, [x, dy]: [Tensor; 2]) -> anyhow::Res
     }))
 }
 
-/// Where gradients of parameters are added: on a GPU, if that computes.
+/// Accumulators of parameter gradients, on the GPU if that computes.
 enum Sums {
     Host(Vec<f32>),
     #[cfg(feature = "cuda")]

@@ -1,5 +1,4 @@
-//! The mask files of a labelling: which there are, whose they are, and writing them. A method whose events have boxes
-//! alone writes none, and what they would say of themselves beside its boxes.
+//! The mask files of a labelling: their names, their owner, and how they are written.
 
 #[cfg(test)]
 mod tests;
@@ -20,10 +19,11 @@ use squall_jobs::JobError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Whose masks a folder is receiving; names of mask files tell their times only.
+/// Name of the file that records which run is writing masks into a folder; names of mask files only contain their
+/// times.
 const RUN: &str = ".labels.run";
 
-/// Attributes of mask files: the numbers of the rules, and the call.
+/// Attribute of mask files with the numbers of the rules.
 pub const THRESHOLDS: &str = "thresholds";
 const HISTORY: &str = "history";
 
@@ -34,10 +34,11 @@ const CALENDAR: &str = "calendar";
 /// Before the method's name in a file's history.
 const CALL: &str = "label --method ";
 
-/// Most times of a mask file: where it ends is where a killed run goes on from, and a simulation may be one file.
+/// Maximum number of times per mask file: a killed run resumes at the end of one, and a simulation may be a single
+/// file.
 const MOST_TIMES: usize = 400;
 
-/// Mask files: one for every input file, or for every [`MOST_TIMES`] of its times, named after its first time.
+/// Mask files: one per input file, or per [`MOST_TIMES`] of its times, named after the first time.
 pub struct Masks<'a> {
     out: PathBuf,
     archive: &'a Archive,
@@ -49,21 +50,21 @@ pub struct Masks<'a> {
 }
 
 impl<'a> Masks<'a> {
-    /// These masks, in files that also have this attribute.
+    /// Adds an attribute to all files.
     #[must_use]
     pub fn saying(mut self, name: &str, value: &str) -> Self {
         self.say(name, value);
         self
     }
 
-    /// Files that are begun from now on have this attribute, too, or with this value.
+    /// Sets an attribute of all files started from now on.
     pub fn say(&mut self, name: &str, value: &str) {
         let attributes = &mut self.options.attributes;
         attributes.retain(|(said, _)| said != name);
         attributes.push((name.into(), value.into()));
     }
 
-    /// What files will have in an attribute, as far as it is known.
+    /// The value of an attribute of future files, as far as known.
     fn said(&self, name: &str) -> Option<&str> {
         let mut attributes = self.options.attributes.iter();
         let found = attributes.find(|(said, _)| said == name);
@@ -75,12 +76,12 @@ impl<'a> Masks<'a> {
         &self.out
     }
 
-    /// The method that makes them.
+    /// The method of the masks.
     pub fn method(&self) -> Method {
         self.method
     }
 
-    /// Masks of which no file is written yet; `thresholds` go to the files' attributes.
+    /// Masks without any file written yet; `thresholds` are stored in the files' attributes.
     pub fn new(out: PathBuf, archive: &'a Archive, method: Method, thresholds: String) -> Self {
         let version = env!("CARGO_PKG_VERSION");
         let options = MaskFileOptions {
@@ -111,7 +112,7 @@ impl<'a> Masks<'a> {
         }
     }
 
-    /// Writes the mask of the next time; none of one that is left out.
+    /// Writes the mask of the next time; `None` if that time is skipped.
     pub fn write(
         &mut self,
         index: usize,
@@ -125,7 +126,7 @@ impl<'a> Masks<'a> {
         }
         let Some(labelled) = labelled else {
             if self.begins_at(index) {
-                // A file of an earlier run for these times goes; the first of them with a mask begins a new one.
+                // Removes a file of an earlier run for these times; the first of them with a mask starts a new one.
                 atomic::remove(self.path(self.archive.times()[index]))?;
             }
             return Ok(());
@@ -143,7 +144,7 @@ impl<'a> Masks<'a> {
         });
         let source = self.archive.source_of(index).0;
         if self.open.is_none() {
-            // Its name does not tell which times are left out.
+            // Skipped times are not visible in its name.
             let first = (0..=index).rev().find(|index| self.begins_at(*index));
             let path = self.path(self.archive.times()[first.unwrap_or(index)]);
             let mut options = self.options.clone();
@@ -157,25 +158,25 @@ impl<'a> Masks<'a> {
         }
     }
 
-    /// The file of masks that begins with this time.
+    /// The mask file that starts at this time.
     fn path(&self, first: Time) -> PathBuf {
         self.out.join(format!("labels.{}.nc", first.stamp()))
     }
 
-    /// Those of the first `times` times with which a file begins, by index; none if no masks are drawn.
+    /// The indices among the first `times` times at which a file starts.
     fn firsts(&self, times: usize) -> impl Iterator<Item = usize> {
         let draws = self.method.draws_masks();
         (0..times).filter(move |index| draws && self.begins_at(*index))
     }
 
-    /// Whether the run of this fingerprint was the last to write into the folder.
+    /// Whether the run with this fingerprint was the last to write into the folder.
     fn are_receiving(&self, fingerprint: &str) -> bool {
         let last = std::fs::read(self.out.join(RUN));
         last.is_ok_and(|last| last == fingerprint.as_bytes())
     }
 
-    /// Whether the files of the first `times` times, except those left out, are there, and the run of this fingerprint
-    /// was the last to write into their folder.
+    /// Whether the files of the first `times` times, except skipped ones, exist, and the run with this fingerprint was
+    /// the last to write into their folder.
     pub fn are_of(&self, fingerprint: &str, times: usize, left_out: &BTreeSet<usize>) -> bool {
         let is_there = |first: usize| {
             let mut of_file = (first..times).take_while(|at| *at == first || !self.begins_at(*at));
@@ -185,12 +186,11 @@ impl<'a> Masks<'a> {
         self.are_receiving(fingerprint) && self.firsts(times).all(is_there)
     }
 
-    /// Refuses a folder with labels of other work: whoever reads it takes all of its masks for those of one run.
+    /// Rejects a folder with labels of other work: readers take all of its masks for those of one run.
     ///
-    /// Labels that this run makes again under the same names, with the same rules, from files of the same names, may be
-    /// there.
+    /// Allows labels that this run makes again under the same names, with the same rules, from files of the same names.
     pub fn check_folder(&self, fingerprint: &str) -> anyhow::Result<()> {
-        // This run has checked the folder before, when it began.
+        // This run checked the folder when it started.
         if self.are_receiving(fingerprint) {
             return Ok(());
         }
@@ -203,7 +203,7 @@ impl<'a> Masks<'a> {
             .collect();
         for path in labels_in(&self.out)? {
             let index = own.get(&path).copied();
-            // A file that cannot be read is no reason to refuse; it is made again if it has a name of this run.
+            // An unreadable file is no reason for rejection; it is made again if its name is one of this run's.
             let about = About::read(&path).ok();
             let changed = about.map_or(Vec::new(), |about| self.changes(&about, index));
             self.refuse_changes(&name_of(&path), &changed)?;
@@ -290,11 +290,11 @@ impl<'a> Masks<'a> {
         let attribute = |name: &str| about.attributes.get(name).map(String::as_str);
         let method = method_of(about);
         compare("method", method.unwrap_or("unknown"), self.method.name());
-        // Earlier versions did not say it.
+        // Earlier versions did not record it.
         if let (Some(input), Some(index)) = (attribute(ORIGIN), index) {
             compare("input", input, &name_of(self.archive.source_of(index).0));
         }
-        // Thresholds of two methods have nothing to do with each other.
+        // Thresholds of two methods are not comparable.
         if method == Some(self.method.name()) {
             // Percentiles of earlier versions are of the run itself.
             for (name, without) in [(WHOSE, OWN), (CLIMATE, "unknown")] {
@@ -308,8 +308,8 @@ impl<'a> Masks<'a> {
         changes
     }
 
-    /// From now on this run writes here: no state of another one is gone on from with these masks, and what killed ones
-    /// have begun is cleared away.
+    /// Marks the folder as written by this run, so that no state of another run is resumed with these masks, and
+    /// removes leftovers of killed runs.
     pub fn claim(&self, fingerprint: &str) -> anyhow::Result<()> {
         std::fs::create_dir_all(&self.out).map_err(DataError::io("create folder", &self.out))?;
         let ours = |name: &str| {
@@ -321,12 +321,12 @@ impl<'a> Masks<'a> {
         Ok(atomic::write(self.out.join(RUN), fingerprint.as_bytes())?)
     }
 
-    /// Whether the time is the first of its file of masks.
+    /// Whether a mask file starts at this time.
     fn begins_at(&self, index: usize) -> bool {
         index == 0 || self.ends_at(index - 1)
     }
 
-    /// Whether the time is the last of its file of masks.
+    /// Whether a mask file ends at this time.
     pub fn ends_at(&self, index: usize) -> bool {
         let (source, at) = self.archive.source_of(index);
         index + 1 == self.archive.times().len()
@@ -351,7 +351,7 @@ impl<'a> Masks<'a> {
     }
 }
 
-/// The method that a file of masks says that it was made by.
+/// The method recorded in a mask file.
 pub fn method_of(about: &About) -> Option<&str> {
     method_among(&about.attributes)
 }
@@ -361,18 +361,18 @@ fn method_among(attributes: &BTreeMap<String, String>) -> Option<&str> {
     Some(method)
 }
 
-/// Whether the masks of a folder are of a labelling that was stopped, or is still at work.
+/// Whether the masks of a folder belong to an interrupted or running labelling.
 pub fn is_unfinished(folder: &Path) -> bool {
     folder.join(RUN).is_file()
 }
 
-/// Marks a folder of masks as finished: no run writes into it any more.
+/// Marks a folder of masks as finished: no run is writing into it any more.
 pub fn release(out: &Path) {
-    // If this fails the file stays, and the folder counts as one of a run that was stopped and cannot be continued.
+    // If this fails, the folder counts as one of an interrupted run that cannot be resumed.
     let _ = std::fs::remove_file(out.join(RUN));
 }
 
-/// The mask files of labels in a folder, in the order of their names; none in one that is not there.
+/// The mask files of labels in a folder, ordered by name; empty if the folder does not exist.
 fn labels_in(folder: &Path) -> Result<BTreeSet<PathBuf>, DataError> {
     let mut found = BTreeSet::new();
     let entries = match std::fs::read_dir(folder) {

@@ -1,4 +1,4 @@
-//! Both passes over the fields: the first looks at all times, the second draws the masks.
+//! Both passes over the fields: the first collects information from all times, the second draws the masks.
 
 use super::reader::Reader;
 use crate::commands::label::against::Against;
@@ -13,7 +13,7 @@ use squall_climate::detect::{
 };
 use squall_climate::label::{Pass, SeriesSummary};
 
-/// A labelling under way: what it reads, and what it writes as it goes.
+/// A labelling in progress: its input and output.
 pub struct Labelling<'a> {
     pub rules: &'a Rules,
     pub reader: &'a Reader<'a>,
@@ -26,7 +26,7 @@ pub struct Labelling<'a> {
 }
 
 impl Labelling<'_> {
-    /// What each method found, after both passes have gone on to their end.
+    /// Runs both passes to their end and returns what each method found.
     pub fn label(
         &mut self,
         first: FirstPass,
@@ -42,8 +42,8 @@ impl Labelling<'_> {
         Ok(second.summaries(&conclusions))
     }
 
-    /// What follows from a look at all times; with `is_new` the end of this pass is saved, because the second pass has
-    /// not begun and so no saved state includes it.
+    /// Runs the first pass over all times. With `is_new`, saves the state at its end, because the second pass has not
+    /// started and no saved state includes it.
     fn first_pass(
         &mut self,
         mut first: FirstPass,
@@ -67,7 +67,7 @@ impl Labelling<'_> {
         Ok(conclusions)
     }
 
-    /// Saves the thresholds of percentile beside its masks, which say of which climate they are.
+    /// Saves the percentile thresholds next to their masks, and records the climate in the masks' attributes.
     fn keep_climate(&mut self, conclusions: &Conclusions) -> Result<(), ClimateError> {
         let Some(usual) = conclusions.percentiles() else {
             return Ok(());
@@ -103,7 +103,7 @@ impl Labelling<'_> {
             |pass, index, labels| {
                 self.write(index, labels.as_deref())?;
                 self.progress.set(before + index + 1, String::new());
-                // Only between files: a file of masks that is not whole is begun again.
+                // Only between files: an incomplete mask file is started again.
                 if self.saving.is_due() && self.masks.iter().all(|masks| masks.ends_at(index)) {
                     self.masks.iter_mut().try_for_each(Masks::close)?;
                     let (folder, agreement) = (&mut self.folder, &self.agreement);
@@ -114,7 +114,7 @@ impl Labelling<'_> {
         )
     }
 
-    /// Compares and writes the labels of the next time; without labels that time is left out.
+    /// Compares and writes the labels of the next time; without labels that time is skipped.
     fn write(&mut self, index: usize, labels: Option<&[MethodLabels]>) -> Result<(), ClimateError> {
         if let Some(labels) = labels {
             let other = self.against.read(self.reader.archive, index)?;

@@ -1,4 +1,4 @@
-//! `squall label --method`: several heuristics side by side, and how far they agree with each other and with other
+//! `squall label --method`: runs several heuristics and reports how far they agree with each other and with other
 //! masks.
 
 mod labelling;
@@ -82,7 +82,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         saving: Saving::every(command.save_every),
         progress: begin(&rules, &archive, [first.seen(), second.done()]),
     };
-    // From here on a signal is heard.
+    // From here on signals set a flag.
     interrupt::flag();
     let labelled = labelling.label(first, &mut second);
     let Labelling {
@@ -108,7 +108,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     }
 }
 
-/// Where each method writes: one alone into the folder itself.
+/// The output folder of each method; a single method uses the folder itself.
 fn folders(methods: &[Method], out: &Path) -> Vec<(Method, PathBuf)> {
     match methods {
         [only] => vec![(*only, out.to_path_buf())],
@@ -116,7 +116,7 @@ fn folders(methods: &[Method], out: &Path) -> Vec<(Method, PathBuf)> {
     }
 }
 
-/// The masks of each method, none of them written yet.
+/// The masks of each method, without any written yet.
 fn open_masks<'a>(
     rules: &Rules,
     folders: &[(Method, PathBuf)],
@@ -153,12 +153,12 @@ fn open_masks<'a>(
             _ => masks,
         })
     };
-    // A folder and a detector for each method, both in the order of the methods; lows say it beside their boxes.
+    // Folders and detectors are both in the order of the methods.
     folders.iter().zip(&rules.detectors).map(open).collect()
 }
 
-/// The folder of the state, both passes and the agreement: as an earlier call saved them, where that can be used, else
-/// at their beginning.
+/// The folder of the state, both passes and the agreement: from a saved state if it is usable, otherwise at their
+/// start.
 fn open_state(
     command: &Label,
     rules: &Rules,
@@ -171,7 +171,7 @@ fn open_state(
         SecondPass::new(&rules.detectors),
         Agreement::new(against.sources(&rules.methods)),
     );
-    // A state with times that --skip-bad left out is of no use without that option: such times are an error then.
+    // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are errors.
     let may_lack = |left_out: &BTreeSet<usize>| command.skip_bad || left_out.is_empty();
     let usable = |first: &FirstPass| may_lack(first.left_out());
     let whole = |second: &SecondPass| {
@@ -185,7 +185,7 @@ fn open_state(
     Ok(opened)
 }
 
-/// A text that differs wherever the masks, or their comparison, would: a saved state of another text is not continued.
+/// A text that differs whenever the masks or their comparison would: a saved state with another text is not resumed.
 fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow::Result<String> {
     let (thresholds, channels) = (&rules.thresholds, &rules.channels);
     let climate = rules.climate.as_ref();
@@ -196,7 +196,7 @@ fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow
     fingerprint(archive, &format!("{what:?}"))
 }
 
-/// The progress bar, after a word on where the work goes on; `done` are the times that each pass has done.
+/// Starts the progress bar, after logging where the work resumes; `done` are the times completed in each pass.
 fn begin(rules: &Rules, archive: &Archive, done: [usize; 2]) -> Progress {
     let start: usize = done.iter().sum();
     if start > 0 {
@@ -212,8 +212,7 @@ fn begin(rules: &Rules, archive: &Archive, done: [usize; 2]) -> Progress {
     progress
 }
 
-/// Gives all outputs their final names: masks, the table of agreement if there is something to compare, tables of
-/// objects.
+/// Renames all outputs into place: masks, the table of agreement if there is something to compare, tables of objects.
 fn conclude(
     out: &Path,
     masks: Vec<Masks<'_>>,
@@ -224,6 +223,6 @@ fn conclude(
     if is_compared(agreement) {
         agreement.write_csv(out.join("agreement.csv"))?;
     }
-    // The saved state is removed last: until all outputs are there, the same command can go on from it.
+    // The saved state is removed last: until all outputs exist, the same command can resume from it.
     Ok(folder.finish()?)
 }

@@ -1,4 +1,4 @@
-//! Fields of one time after the other, as the methods need them.
+//! Reads the fields that the methods need, time by time.
 
 use crate::commands::label::rules::Rules;
 use crate::interrupt;
@@ -10,24 +10,24 @@ use squall_climate::detect::{DetectFields, TransportSource};
 use squall_climate::label::Pass;
 use squall_data::{Archive, DataError};
 
-/// Reads fields for the methods, and counts what is missing or left out on the way.
+/// Reads fields for the methods, and counts missing values and skipped times.
 pub struct Reader<'a> {
     pub archive: &'a Archive,
     pub rules: &'a Rules,
-    /// By which moisture that moves rivers are found, if by any.
+    /// The source of vapour transport by which rivers are detected, if any.
     pub transport: Option<TransportSource>,
-    /// Which moisture the percentile method uses, if it runs.
+    /// The moisture that the percentile method uses, if it runs.
     pub moisture: Option<MoistureRecord>,
     pub missing: Missing,
     pub skipped: Skipped,
 }
 
 impl Reader<'_> {
-    /// The fields of a time; none if they cannot be read and may be left out.
+    /// The fields of a time; `None` if they are unreadable and may be skipped.
     pub fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
         interrupt::check()?;
         let wanted = self.rules.wanted(pass);
-        // A time that is left out is so in both passes.
+        // A skipped time is skipped in both passes.
         let fields = (self.rules.check_has(self.archive, index))
             .and_then(|()| self.check_transport(index))
             .and_then(|()| DetectFields::read(self.archive, index, &wanted));
@@ -42,7 +42,7 @@ impl Reader<'_> {
         Ok(Some(fields))
     }
 
-    /// Refuses a time without the transport that the files of others have, or with one that they lack.
+    /// Rejects a time whose files lack the transport that the others have, or have one that the others lack.
     fn check_transport(&self, index: usize) -> Result<(), DataError> {
         let reason = match (self.transport, self.archive.has_transport(index)) {
             (Some(TransportSource::File), false) => {
@@ -57,7 +57,7 @@ impl Reader<'_> {
         Err(DataError::unreadable(path, reason))
     }
 
-    /// How many times there are.
+    /// Number of times.
     pub fn times(&self) -> usize {
         self.archive.times().len()
     }

@@ -1,4 +1,4 @@
-//! What `squall label --method` found, for people and for programs.
+//! The results of `squall label --method`, as text and JSON.
 
 use crate::output;
 use crate::plan::counted;
@@ -8,18 +8,18 @@ use squall_climate::label::SeriesSummary;
 use squall_data::{BoxClass, Class};
 use std::path::PathBuf;
 
-/// What each method found, and their agreement.
+/// The results of each method, and their agreement.
 #[derive(Debug, Serialize)]
 pub struct MethodsSummary {
     methods: Vec<MethodSummary>,
     agreement: Vec<AgreementRow>,
-    /// Input files that could not be used (`--skip-bad`).
+    /// Number of unusable input files (`--skip-bad`).
     skipped_files: usize,
-    /// Times of the others whose data could not be read, which have no masks (`--skip-bad`).
+    /// Number of other times with unreadable data, which have no masks (`--skip-bad`).
     skipped_times: usize,
 }
 
-/// What one method found, and where it is.
+/// The results of one method, and their folder.
 #[derive(Debug, Serialize)]
 struct MethodSummary {
     method: Method,
@@ -34,7 +34,7 @@ struct MethodSummary {
     extratropical_cyclones: Option<usize>,
 }
 
-/// Whether there is more than one set of masks, so that agreement.csv says something.
+/// Whether there are several sets of masks, so that agreement.csv is meaningful.
 pub fn is_compared(agreement: &Agreement) -> bool {
     !agreement.rows().is_empty()
 }
@@ -57,7 +57,7 @@ impl MethodsSummary {
         }
     }
 
-    /// Says what each method found, and prints how far they agree.
+    /// Reports what each method found, and prints how far they agree.
     pub fn say(&self, agreement: &Agreement) -> anyhow::Result<()> {
         self.methods.iter().for_each(MethodSummary::say);
         if is_compared(agreement) {

@@ -1,4 +1,4 @@
-//! Makes events of both sides comparable: where one side lists objects of labels, which may touch, and the other whole
+//! Makes the events of both sides comparable: if one side lists labelled objects, which may touch, and the other whole
 //! connected areas, the objects are replaced by the areas of their masks.
 
 use squall_climate::Event;
@@ -6,8 +6,7 @@ use squall_data::grid::distance_km;
 use squall_data::{Class, GeoBox, Time};
 use std::collections::HashMap;
 
-/// The events of both sides. Of each side these are the events in its table, or those made of its masks if it has no
-/// table or `is_made` says so.
+/// The events of both sides: those in its table or, without a table or if `is_made` says so, those made from its masks.
 pub(super) fn comparable(
     listed: [Option<Vec<Event>>; 2],
     made: [Vec<Event>; 2],
@@ -29,9 +28,9 @@ pub(super) fn comparable(
     }
 }
 
-/// The areas with their cyclones moved to where labels have the centre. Without fields a cyclone made of a mask lies in
-/// the middle of its area, but in tables of events at a low. Where several objects lie in one area, the table has one
-/// event, at one of their lows; so the object that is nearest to an event gives the centre.
+/// Moves the cyclones of areas to the centres in the labels. Without fields, a cyclone made from a mask is at the
+/// middle of its area, but in event tables at a low. If several objects lie in one area, the table has one event, at
+/// one of their lows, so the object nearest to an event provides the centre.
 fn at_centres(mut areas: Vec<Event>, objects: &[Event], events: &[Event]) -> Vec<Event> {
     let areas_at = cyclones_of(&areas);
     let events_at = cyclones_of(events);
@@ -72,8 +71,9 @@ fn cyclones_of(events: &[Event]) -> HashMap<Time, Vec<usize>> {
     at
 }
 
-/// The area that an object is part of, among those whose boxes overlap its box or hold its centre: the one that holds
-/// most of the object's box, then the one whose box is most like it (intersection over union), then the nearest.
+/// The area that contains an object, among those whose boxes overlap its box or contain its centre: the one that
+/// contains most of the object's box, then the one with the most similar box (intersection over union), then the
+/// nearest.
 fn area_of(object: &Event, near: &[usize], areas: &[Event]) -> Option<usize> {
     let own = object.bounding_box();
     let holding = near.iter().filter_map(|&k| {
@@ -90,7 +90,7 @@ fn area_of(object: &Event, near: &[usize], areas: &[Event]) -> Option<usize> {
     best.map(|(k, ..)| k)
 }
 
-/// How much of an object's box lies in that of an area, in whole percent: edges in tables are rounded.
+/// Share of an object's box inside an area's box, in whole percent, because edges in tables are rounded.
 fn percent_inside(object: &GeoBox, area: &GeoBox) -> f64 {
     let overlap = area.overlap(object);
     if overlap == 0.0 {

@@ -25,7 +25,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The table in folders of labels and of the truth; it lists objects of any size, also such as are too small for
+/// The table in folders of labels and of the truth; it lists objects of any size, including those too small for
 /// `events.csv`.
 const OBJECTS: &str = "objects.csv";
 
@@ -38,9 +38,9 @@ pub struct Scores {
     pub events: EventScores,
     /// By track; absent if neither side has tracks.
     pub tracks: Option<TrackScores>,
-    /// Time by time and as maps of frequency, for the classes that the truth has.
+    /// Agreement over time and of frequency maps, for the classes in the truth.
     pub agreement: Vec<ClassAgreement>,
-    /// Classes that are in none of these, because masks cannot hold them.
+    /// Classes that are not scored because masks cannot contain them.
     pub left_out: Vec<LeftOut>,
 }
 
@@ -62,29 +62,29 @@ impl fmt::Display for Scores {
     }
 }
 
-/// Masks of both sides, and which of them are compared.
+/// Masks of both sides, and the times and classes to compare.
 struct Sides {
     predicted: MaskArchive,
     truth: MaskArchive,
-    /// Classes that one side cannot hold.
+    /// Classes that one side cannot contain.
     left_out: Vec<LeftOut>,
-    /// Brings predicted masks to the grid of the truth; `None` if they are on it.
+    /// Maps predicted masks to the grid of the truth; `None` if they are on it.
     cells: Option<NearestCells>,
-    /// For each time that both sides have, its index in the predicted masks and in those of the truth.
+    /// For each common time, its index in the predicted and in the true masks.
     shared: Vec<(usize, usize)>,
 }
 
-/// The results over all times that both sides have.
+/// Results over all common times.
 struct Compared {
     scorer: SegmentationScorer,
     agreement: MaskAgreement,
-    /// Events made of the masks, predicted and true; empty for a side where none are made.
+    /// Events made from the masks, predicted and true; empty for a side that needs none.
     events: [Vec<Event>; 2],
     times: HashSet<Time>,
 }
 
 impl Sides {
-    /// Compares the masks of all times; `is_made` says for each side, predicted and true, whether events are made of
+    /// Compares the masks of all times; `is_made` says for each side, predicted and true, whether events are made from
     /// its masks.
     fn compare(&self, is_made: [bool; 2]) -> anyhow::Result<Compared> {
         let grid = self.truth.grid();
@@ -123,7 +123,8 @@ impl Sides {
         Ok(compared)
     }
 
-    /// Which areas are events: of any size where the rules of both sides have chosen their cyclones, as for `events`.
+    /// The selection of areas that are events: of any size if the rules of both sides selected their cyclones, as for
+    /// `events`.
     fn options(&self) -> ExtractOptions {
         if self.predicted.is_by_rules() && self.truth.is_by_rules() {
             ExtractOptions::of_rules()
@@ -132,14 +133,14 @@ impl Sides {
         }
     }
 
-    /// Whether both sides can hold a class.
+    /// Whether both sides can contain a class.
     fn has(&self, class: Class) -> bool {
         self.left_out.iter().all(|one| one.class != class)
     }
 }
 
 impl Score {
-    /// Computes the scores over the times that both sides have.
+    /// Computes the scores over the common times.
     pub fn score(&self) -> anyhow::Result<Scores> {
         let sides = self.open_sides()?;
         let listed = [
@@ -150,11 +151,11 @@ impl Score {
             (self.events.as_ref().map(PathBuf::from)).or_else(|| table_path(&self.prediction)),
             table_path(&self.truth),
         ];
-        // Whether the table of each side lists objects of labels; `None` without a table.
+        // Whether the table of each side lists labelled objects; `None` without a table.
         let of_labels = tables.map(|table| Some(table?.ends_with(OBJECTS)));
         let are_unlike = of_labels[0] != of_labels[1];
-        // Events are made of the masks of a side without a table. So they are of labels beside a table of events:
-        // objects of labels may touch, and are then one event of their masks.
+        // A side without a table needs events made from its masks. So do labels compared with an event table: labelled
+        // objects may touch and then form one event of their mask.
         let is_made = of_labels.map(|labels| labels.is_none_or(|labels| labels && are_unlike));
         let Compared {
             scorer,
@@ -207,7 +208,7 @@ impl Score {
         })
     }
 
-    /// The masks of both sides; refuses those that have no class or no time in common.
+    /// Opens the masks of both sides; rejects those without a common class or time.
     fn open_sides(&self) -> anyhow::Result<Sides> {
         let (predicted, truth) = (
             self.tags.open(&self.prediction)?,
@@ -246,7 +247,7 @@ impl Score {
         })
     }
 
-    /// Why nothing is compared: what times each side has.
+    /// Explains why nothing is compared: the times of each side.
     fn nothing_shared(&self, predicted: &MaskArchive, truth: &MaskArchive) -> anyhow::Error {
         let span = |name: &str, masks: &MaskArchive| match masks.times() {
             [] => format!("`{name}` has none"),
@@ -263,7 +264,7 @@ impl Score {
         )
     }
 
-    /// What brings predicted masks to the grid of the truth; `None` if they are on it.
+    /// The mapping of predicted masks to the grid of the truth; `None` if they are on it.
     fn cells(
         &self,
         predicted: &MaskArchive,
@@ -303,15 +304,15 @@ impl Score {
     }
 }
 
-/// Whether an event is as large as those that are made of masks. Where one side lists only such, smaller ones of the
-/// other must not count: they could not be found. An event whose table gives no area is taken to be large.
+/// Whether an event is large enough to be made from masks. If one side lists only those, smaller ones of the other must
+/// not count, because they could not be found. An event without an area in its table counts as large.
 fn is_large(event: &Event, options: &ExtractOptions) -> bool {
     let (area, least) = (event.area_km2, options.min_area_km2(event.class));
     // An object without cells is in no mask.
     area.is_nan() || area > 0.0 && area >= least
 }
 
-/// The events of a folder's table, if it has one.
+/// The events in a folder's table, if it has one.
 fn table_of(folder: &str, masks: &MaskArchive) -> anyhow::Result<Option<Vec<Event>>> {
     let Some(path) = table_path(folder) else {
         return Ok(None);
@@ -327,7 +328,7 @@ pub fn table_path(folder: &str) -> Option<PathBuf> {
     paths.find(|path| path.is_file())
 }
 
-/// The hint of what to run where a side's objects are on no track.
+/// A hint on what to run if a side's objects have no tracks.
 fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
     let truth = unfollowed.iter().any(|class| class.true_objects.is_some());
     match (unfollowed.is_empty(), truth) {
@@ -341,7 +342,7 @@ fn to_follow(unfollowed: &[Unfollowed]) -> Option<&'static str> {
     }
 }
 
-/// The classes that the truth has; warns of predicted ones that it lacks.
+/// The classes in the truth; warns of predicted ones that it lacks.
 fn classes_of_truth(pixels: &SegmentationScore) -> Vec<Class> {
     let real = |class: &Class| {
         let tally = pixels.confusion.pixels_of(*class);

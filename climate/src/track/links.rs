@@ -53,12 +53,13 @@ pub(super) fn links(
             let missed_km = distance_km(lat, lon, at.lat_deg, at.lon_deg);
             let alike = own_km2.min(area_km2) >= linking.min_common * larger_km2;
             let near = alike && moved_km <= reach_km && missed_km <= deviation_km;
+            let east_deg = at.lon_deg - last.end_lon_deg;
             let pair = (joined || near).then(|| {
                 let cost = (missed_km / reach_km).min(1.0) + 1.0 - common;
                 Pair {
                     track,
                     event,
-                    cost: cost_apart(cost, at.lon_deg - last.end_lon_deg),
+                    cost: cost_apart(cost, east_deg),
                 }
             });
             if pair.is_some() || share > 0.0 {
@@ -67,6 +68,7 @@ pub(super) fn links(
                     event,
                     overlap_km2,
                     share,
+                    west: west(east_deg),
                     pair,
                 });
             }
@@ -94,8 +96,12 @@ fn share_no_row(a: &Region, b: &Region) -> bool {
 
 /// A cost in which the last digits do not decide, nor where longitude begins: of equal ones the more easterly is less.
 fn cost_apart(cost: f64, east_deg: f64) -> f64 {
-    let west_deg = (180.0 - east_deg).rem_euclid(360.0);
-    (cost * 1e9).round() * 1e-9 + 1e-10 * (west_deg / 360.0)
+    (cost * 1e9).round() * 1e-9 + 1e-10 * west(east_deg)
+}
+
+/// How far west of the other side of the globe a place is, as a share of a turn.
+fn west(east_deg: f64) -> f64 {
+    (180.0 - east_deg).rem_euclid(360.0) / 360.0
 }
 
 #[cfg(test)]

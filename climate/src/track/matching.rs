@@ -10,6 +10,8 @@ pub(super) struct Link {
     pub overlap_km2: f64,
     /// The overlap as a share of the smaller area.
     pub share: f64,
+    /// Where the event lies seen from the track: 0 is farthest east, 1 farthest west.
+    pub west: f64,
     /// Set if the track may go on with the event.
     pub pair: Option<Pair>,
 }
@@ -68,18 +70,19 @@ impl Matching {
     }
 }
 
-/// The link of largest overlap; of those that overlap alike the one of the larger share, then the first.
+/// The link of largest overlap; of those that overlap alike the one of the larger share, then the most easterly.
 fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
     // Sums of the same areas in another order differ in their last bits.
-    let exceeds = |x: f64, y: f64| x - y > 1e-9 * x;
+    let differ = |x: f64, y: f64| (x - y).abs() > 1e-9 * x.max(y);
     links.reduce(|a, b| {
-        let more = exceeds(b.overlap_km2, a.overlap_km2);
-        let alike = !more && !exceeds(a.overlap_km2, b.overlap_km2);
-        if more || alike && exceeds(b.share, a.share) {
-            b
+        let more = if differ(a.overlap_km2, b.overlap_km2) {
+            b.overlap_km2 > a.overlap_km2
+        } else if differ(a.share, b.share) {
+            b.share > a.share
         } else {
-            a
-        }
+            b.west < a.west
+        };
+        if more { b } else { a }
     })
 }
 
@@ -96,6 +99,7 @@ mod tests {
             event,
             overlap_km2,
             share: 0.5,
+            west: 0.5,
             pair: cost.map(|cost| Pair { track, event, cost }),
         };
         vec![

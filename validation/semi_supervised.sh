@@ -42,7 +42,7 @@ try() {
       try supervised "$seed"
       local teacher="$out/supervised-$steps-$seed"
       run infer "$out/store" --split train --model "$teacher/best.safetensors" --out "$teacher-seen"
-      how=("${beside[@]}" --set "detection.pseudo_labels=\"$teacher-seen/boxes.csv\"")
+      how=("${beside[@]}" --set "detection.pseudo_labels=\"$teacher-seen/boxes.csv\"" --set detection.pseudo_min_confidence=0.5)
       ;;
     lambda*) how=("${beside[@]}" --set detection.loss.reconstruction="${way#lambda}") ;;
     *) echo "error: there is no way $way" >&2 && exit 2 ;;

@@ -28,7 +28,8 @@ pub struct Detection {
     /// (`squall infer STORE --split train` writes boxes.csv): these samples teach them as if they were labels. Default
     /// none.
     pub pseudo_labels: Option<PathBuf>,
-    /// Least confidence of the boxes of `pseudo_labels` that are used. Default 0.5.
+    /// Least confidence of the boxes of `pseudo_labels` that are used. Samples whose boxes all have less stay without
+    /// labels. Default 0.9, as published.
     pub pseudo_min_confidence: f32,
     /// Which boxes are kept, in validation and inference.
     pub suppression: Suppression,
@@ -43,7 +44,7 @@ impl Default for Detection {
             labelled_seed: 1,
             unlabelled_per_batch: 0,
             pseudo_labels: None,
-            pseudo_min_confidence: 0.5,
+            pseudo_min_confidence: 0.9,
             suppression: Suppression::default(),
         }
     }

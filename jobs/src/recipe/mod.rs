@@ -270,6 +270,11 @@ impl Recipe {
             let usual = Distributed::default();
             recipe.distributed.stall_seconds = usual.stall_seconds;
             recipe.distributed.check_every_steps = usual.check_every_steps;
+            if recipe.detection.pseudo_labels.is_none() {
+                // Not read without them; its default was 0.5 once.
+                let usual = Detection::default();
+                recipe.detection.pseudo_min_confidence = usual.pseudo_min_confidence;
+            }
             // It follows from the data, which is compared by hash.
             recipe.network.channels_in = NetworkConfig::of(recipe.network.name).channels_in;
             flat(&recipe.table())

@@ -3,6 +3,8 @@
 //! # Source
 //! Sohn et al. 2020 (STAC, arXiv:2005.04757): a teacher trains on the labelled samples; its confident boxes on the
 //! other samples are the labels of a student, whose fields are augmented at random.
+//!
+//! The default of `detection.pseudo_min_confidence`, 0.9, is the threshold of the paper.
 
 use super::samples::used_labels;
 use crate::error::{JobError, Result};
@@ -33,7 +35,7 @@ pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Stor
         );
     }
     let frames = boxes::read(path, store.grid(), store.meta().calendar)?;
-    let found = found_in(recipe, store, &frames)?;
+    let (found, unsure) = found_in(recipe, store, &frames)?;
     let count: usize = found.values().map(Vec::len).sum();
     if count == 0 {
         return refused(format!(
@@ -45,30 +47,40 @@ pub(super) fn relabelled(recipe: &Recipe, store: &Arc<Store>) -> Result<Arc<Stor
         ));
     }
     tracing::info!(
-        "{count} boxes of `{}` in {} samples are learnt from as if they were labels",
+        "{count} boxes of `{}` in {} samples are learnt from as if they were labels; {unsure} samples whose boxes are all of less confidence \
+         than {} stay without labels",
         path.display(),
-        found.len()
+        found.len(),
+        recipe.detection.pseudo_min_confidence
     );
     let own = Store::open(store.folder())?;
     Ok(Arc::new(own.with_found_boxes(found)))
 }
 
-/// The confident boxes of every training sample whose labels are not used, where the file covers its time.
+/// The confident boxes of every training sample whose labels are not used, where the file covers its time; and how many
+/// such samples have boxes, but no confident one. These stay without labels: as fields without a storm they would teach
+/// that what the teacher was not sure of is not there. Where it found nothing at all, they do teach that.
 fn found_in(
     recipe: &Recipe,
     store: &Store,
     frames: &BoxFrames,
-) -> Result<BTreeMap<usize, Vec<GeoBox>>> {
+) -> Result<(BTreeMap<usize, Vec<GeoBox>>, usize)> {
     let ids = store.ids(Split::Train);
     let (_, used) = used_labels(recipe, store, &ids)?;
     let used: HashSet<usize> = used.into_iter().collect();
     let least = recipe.detection.pseudo_min_confidence;
     let sure = |found: &&TrackedBox| found.geo.is_sure(least);
-    let of_sample = |id: usize| {
-        let boxes = frames.at(store.times()[id])?;
-        let boxes = boxes.iter().filter(sure).map(|found| found.geo).collect();
-        Some((id, boxes))
-    };
-    let others = ids.into_iter().filter(|id| !used.contains(id));
-    Ok(others.filter_map(of_sample).collect())
+    let (mut found, mut unsure) = (BTreeMap::new(), 0);
+    for id in ids.into_iter().filter(|id| !used.contains(id)) {
+        let Some(boxes) = frames.at(store.times()[id]) else {
+            continue;
+        };
+        let confident: Vec<GeoBox> = boxes.iter().filter(sure).map(|found| found.geo).collect();
+        if confident.is_empty() && !boxes.is_empty() {
+            unsure += 1;
+        } else {
+            found.insert(id, confident);
+        }
+    }
+    Ok((found, unsure))
 }

@@ -2,8 +2,11 @@
 
 mod common;
 
+use common::alone::run;
 use common::boxes::{CELLS, CENTRES, Known, recipe, store};
+use common::learnt::as_of_an_earlier_version;
 use squall_data::Store;
+use squall_data::boxes::LabelledShare;
 use squall_data::store::Split;
 use squall_jobs::train::{TrainPlan, samples_of_epoch};
 use squall_jobs::tune::{Board, Ladder, Search, Values};
@@ -166,6 +169,44 @@ fn masks_are_learnt_and_judged_where_there_are_any() {
     // Boxes are learnt without any mask.
     let (report, _) = learn(&recipe(CELLS, &["training.steps=2"]), &without).unwrap();
     assert_eq!(report.best.unwrap().scores.samples(), 1);
+}
+
+/// Masks that are withheld teach nothing, also not how rare a class is.
+#[test]
+fn class_weights_are_of_masks_that_teach() {
+    let folder = tempfile::tempdir().unwrap();
+    let ids: Vec<usize> = (0..8).collect();
+    let half = LabelledShare {
+        share: 0.5,
+        seed: 1,
+    };
+    // All that is withheld is river; of what is used, one is.
+    let used = half.choose(&ids).unwrap();
+    let mut known = [Known::BoxInRiver; 8];
+    for &id in &used[1..] {
+        known[id] = Known::Box;
+    }
+    let store = made(folder.path(), &known, &[Known::Box]);
+    let with_masks = format!("{CENTRES}\nmask_classes = 3");
+    let changes = ["detection.labelled_share=0.5", "training.steps=1"];
+    let recipe = recipe(&with_masks, &changes);
+    let (_, plan) = learn(&recipe, &store).unwrap();
+    let pixels = 32 * 64;
+    let weights = recipe.loss.weighting.weights(&[3 * pixels, 0, pixels]);
+    assert_eq!(plan.class_weights, weights.unwrap());
+
+    // A run that began with the weights of all masks is refused, one of an earlier version without withheld masks is not.
+    let older = |changes: &[&str]| {
+        let recipe = common::boxes::recipe(&with_masks, changes);
+        let out = tempfile::tempdir().unwrap();
+        run(&recipe, &store, out.path()).unwrap();
+        as_of_an_earlier_version(out.path());
+        run(&recipe, &store, out.path()).map_err(|error| error.to_string())
+    };
+    let error = older(&changes).unwrap_err();
+    let words = "also from those that `detection.labelled_share` leaves out";
+    assert!(error.contains(words), "{error}");
+    older(&["training.steps=1"]).unwrap();
 }
 
 /// A validation without labels is none; one without boxes has a loss and no average precision.

@@ -221,6 +221,11 @@ impl Recipe {
         Ok(recipe)
     }
 
+    /// Whether its network predicts boxes and no masks.
+    pub(crate) fn outputs_boxes_alone(&self) -> bool {
+        self.network.name.is_detector() && self.network.mask_classes == 0
+    }
+
     /// The clips that its network trains on; `None` for a network that sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
         ClipShape::of(&self.network, self.data.clip_stride)

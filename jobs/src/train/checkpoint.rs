@@ -1,6 +1,7 @@
 //! Checkpoints: the complete state from which a training run resumes.
 
 use super::groups::Standing;
+use super::rules;
 use super::start_from::start_from;
 use super::step::{Learner, LearnerProgress, PendingStep, StepSums};
 use super::step_shape::StepShape;
@@ -47,6 +48,9 @@ pub(super) struct CheckpointFacts {
     /// Which samples each node held, if nodes held different parts of the store; otherwise empty.
     #[serde(default)]
     pub deal: String,
+    /// The rules of training that the run began by ([`super::rules::NEWEST`]); 0 in checkpoints of earlier versions.
+    #[serde(default)]
+    pub rules: u32,
     /// With groups: unfinished steps that precede finished ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<u64>,
@@ -259,8 +263,8 @@ impl Run<'_> {
         run_dir.write_recipe(self.recipe)
     }
 
-    /// Rejects a checkpoint with a different step shape, or whose nodes held other samples or another share of the
-    /// ranks.
+    /// Rejects a checkpoint with a different step shape, whose nodes held other samples or another share of the ranks,
+    /// or whose run would go on by other rules than it began by.
     fn check_fits(&self, run_dir: &RunDir, facts: &CheckpointFacts) -> Result<()> {
         if facts.deal != self.deal {
             let reason = "its nodes held other samples than they do now, or had another part of all ranks, or other boxes taught (labels, or \
@@ -272,10 +276,11 @@ impl Run<'_> {
             batch: self.step_batch(),
             steps_per_epoch: self.samples.steps_per_epoch(),
         };
-        match shape.differs(facts, self.recipe.detection.unlabelled_per_batch) {
-            Some(reason) => Err(refused(run_dir, reason)),
-            None => Ok(()),
-        }
+        let reason = match shape.differs(facts, self.recipe.detection.unlabelled_per_batch) {
+            None => self.other_rules(facts)?,
+            reason => reason,
+        };
+        reason.map_or(Ok(()), |reason| Err(refused(run_dir, reason)))
     }
 
     /// Writes a checkpoint atomically; the current one becomes the previous one.
@@ -370,6 +375,7 @@ impl Run<'_> {
             unlabelled: Some(batch.unlabelled),
             steps_per_epoch: Some(self.samples.steps_per_epoch()),
             deal: self.deal.clone(),
+            rules: rules::NEWEST,
             pending: self.pending.clone(),
         }
     }

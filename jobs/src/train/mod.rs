@@ -25,6 +25,7 @@ mod plan;
 mod prepare;
 mod progress;
 mod recorder;
+mod rules;
 mod samples;
 mod self_training;
 mod share;
@@ -33,6 +34,7 @@ mod step;
 mod step_shape;
 mod team;
 mod timeline;
+mod used_labels;
 mod validation;
 mod warnings;
 

@@ -10,6 +10,7 @@ use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
 use super::step::Learner;
 use super::team::Team;
+use super::used_labels;
 use super::validation::evaluator_of;
 use super::warnings;
 use crate::clips;
@@ -248,21 +249,32 @@ fn contract_of(
     }
 }
 
-/// Class weights of masks: from the recipe, or computed from the class frequencies of the store.
+/// Class weights of masks: from the recipe, or computed from the class frequencies of the training masks that teach.
+/// They are those of the whole store, also where each node holds a part of it: all ranks must have the same.
 fn class_weights_of(recipe: &Recipe, store: &Store) -> Result<Vec<f32>> {
     if let Some(weights) = &recipe.loss.class_weights {
         return Ok(weights.clone());
     }
-    let network = &recipe.network;
-    let boxes_alone = network.name.is_detector() && network.mask_classes == 0;
+    let masked = store.masked_ids(Split::Train);
+    let withheld = used_labels::withheld(recipe, store)?;
+    let teaching = masked.iter().filter(|id| !withheld.contains(id));
+    let mut counts = [0; Class::ALL.len()];
+    for &id in teaching {
+        for (sum, count) in counts.iter_mut().zip(store.samples()[id].class_counts) {
+            *sum += count;
+        }
+    }
+    if counts.iter().any(|&count| count > 0) {
+        return Ok(recipe.loss.weighting.weights(&counts)?);
+    }
     // A network that only outputs boxes does not use them, and its store may have no masks.
-    if boxes_alone && store.masked_ids(Split::Train).is_empty() {
+    if recipe.outputs_boxes_alone() {
         return Ok(vec![1.0; Class::ALL.len()]);
     }
-    if store.masked_ids(Split::Train).is_empty() {
-        return Err(samples::without_masks());
-    }
-    Ok(store.class_weights(recipe.loss.weighting)?)
+    Err(match masked.is_empty() {
+        true => samples::without_masks(),
+        false => used_labels::withheld_masks(recipe, masked.len()),
+    })
 }
 
 /// Extends `deal` by what else decides the sample order of a detector: the hash of its boxes.

@@ -1,6 +1,7 @@
 //! Which samples a rank reads in which step, as pure functions of the step.
 
 use super::share::Place;
+use super::used_labels::{no_box, used_labels};
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
 use crate::recipe::{LocalBatch, Recipe};
@@ -218,18 +219,6 @@ fn unlabelled_sampler(ids: Vec<usize>, config: SamplerConfig) -> Result<Sampler>
     Ok(Sampler::new(ids, config)?.for_purpose("sampler beside"))
 }
 
-/// Returns the samples that have boxes, and those whose boxes are used.
-pub(super) fn used_labels(
-    recipe: &Recipe,
-    store: &Store,
-    ids: &[usize],
-) -> Result<(Vec<usize>, Vec<usize>)> {
-    let with_boxes = ids.iter().filter(|&&id| store.boxes(id).is_some());
-    let with_boxes: Vec<usize> = with_boxes.copied().collect();
-    let used = recipe.detection.share().choose(&with_boxes)?;
-    Ok((with_boxes, used))
-}
-
 /// The samples of a unit: the frames of the clip with this index, or the sample itself.
 fn frames_of<'a>(clips: Option<&'a [Vec<usize>]>, unit: &'a usize) -> &'a [usize] {
     match clips {
@@ -269,22 +258,6 @@ fn check_unlabelled(
         )));
     }
     Ok(())
-}
-
-/// The error when no sample whose boxes are used contains a box.
-fn no_box(recipe: &Recipe, used: usize, labelled: usize) -> JobError {
-    let way_out = match used < labelled {
-        true => "raise `detection.labelled_share`, or draw others by `detection.labelled_seed`",
-        false => "check the labels that the store was staged with",
-    };
-    let (share, seed) = (
-        recipe.detection.labelled_share,
-        recipe.detection.labelled_seed,
-    );
-    JobError::recipe(format!(
-        "`task = \"detect\"`: no used training sample has a box: {used} of {labelled} labelled samples are used \
-         (`detection.labelled_share` = {share}, `detection.labelled_seed` = {seed}), and no box of theirs would be learnt: {way_out}"
-    ))
 }
 
 /// The error when a mask recipe has no masks to train on.

@@ -6,7 +6,7 @@
 //!
 //! The default of `detection.pseudo_min_confidence`, 0.9, is the threshold of the paper.
 
-use super::samples::used_labels;
+use super::used_labels::used_labels;
 use crate::error::{JobError, Result};
 use crate::recipe::Recipe;
 use squall_data::store::Split;

@@ -74,6 +74,8 @@ pub fn low(index: usize) -> GeoBox {
 pub enum Known {
     /// A mask of background, and the box.
     Box,
+    /// A mask of one river, and the box.
+    BoxInRiver,
     /// A mask of background, and that there is no box.
     NoBox,
     /// A mask of background only.
@@ -94,9 +96,10 @@ pub fn store(folder: &Path, training: &[Known], validation: &[Known]) -> Arc<Sto
             true => Split::Train,
             false => Split::Validation,
         };
-        let mask = ClassMask::new(time(index), Array2::zeros(SHAPE)).unwrap();
+        let code = u8::from(*known == Known::BoxInRiver) * 2;
+        let mask = ClassMask::new(time(index), Array2::from_elem(SHAPE, code)).unwrap();
         match known {
-            Known::Box | Known::NoBox | Known::MaskOnly => {
+            Known::Box | Known::BoxInRiver | Known::NoBox | Known::MaskOnly => {
                 writer.push(&fields(index), &mask, split).unwrap();
             }
             Known::BoxOnly | Known::Nothing => {
@@ -104,7 +107,7 @@ pub fn store(folder: &Path, training: &[Known], validation: &[Known]) -> Arc<Sto
             }
         }
         boxes.push(match known {
-            Known::Box | Known::BoxOnly => Some(vec![low(index)]),
+            Known::Box | Known::BoxInRiver | Known::BoxOnly => Some(vec![low(index)]),
             Known::NoBox => Some(Vec::new()),
             Known::MaskOnly | Known::Nothing => None,
         });

@@ -160,7 +160,7 @@ fn ranks_keep_the_average_that_one_keeps() {
 }
 
 /// A step has the same samples, dealt to ranks or one batch after the other, and dropout clears the same of them. Without
-/// batch normalisation: ranks average the statistics that batches of a step move one after the other.
+/// batch normalisation, whose gradients differ more by the order of sums.
 #[test]
 fn batches_of_a_step_are_learnt_from_like_ranks() {
     let folder = tempfile::tempdir().unwrap();

@@ -29,7 +29,20 @@ impl Run<'_> {
                 self.class_weights
             )
         });
-        Ok(weights.map(|reason| format!("{reason}: {WAY_OUT}")))
+        let reason = weights.or_else(|| self.statistics_by_batch());
+        Ok(reason.map(|reason| format!("{reason}: {WAY_OUT}")))
+    }
+
+    /// What earlier versions did with running statistics, if steps have several batches and batches are normalised.
+    fn statistics_by_batch(&self) -> Option<String> {
+        let normalises = !self.learner.network.parameters().buffers().is_empty();
+        let batches = self.recipe.training.accumulate;
+        (batches > 1 && normalises).then(|| {
+            format!(
+                "running statistics of batch normalisation moved with each of the {batches} batches of a step; now they would move once a \
+                 step"
+            )
+        })
     }
 
     /// The class weights that earlier versions gave a detector with masks, if they were others.

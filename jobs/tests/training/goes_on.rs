@@ -1,7 +1,7 @@
 //! Runs that are killed or stopped end with the bytes of those that are not.
 
 use super::common::alone::{run, run_for, run_telling};
-use super::common::learnt::losses;
+use super::common::learnt::{as_of_an_earlier_version, losses};
 use super::common::{recipe, store};
 use super::{assert_same, result};
 use squall_jobs::{Outcome, Recipe, TrainEvent};
@@ -148,6 +148,11 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
         assert!(text.contains("`training.accumulate` was 2"), "{text}");
         run(&recipe_of_two, &store, &at("part")).unwrap();
         assert_same(&at("part"), &result(&at("whole")), lag);
+        // Earlier versions moved the running statistics twice a step.
+        as_of_an_earlier_version(&at("part"));
+        let refused = run(&recipe_of_two, &store, &at("part")).unwrap_err();
+        let text = refused.to_string();
+        assert!(text.contains("each of the 2 batches of a step"), "{text}");
         // As many samples at once are learnt from otherwise: batch normalisation sees them together.
         let once = ["training.batch=2", lag];
         let mut planned = |event: &TrainEvent| {

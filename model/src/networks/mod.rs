@@ -201,13 +201,9 @@ impl Network {
         Ok(())
     }
 
-    /// Batch statistics of this network from the [`BatchStatistics::values`] of one or several passes, after ranks have
-    /// averaged them.
+    /// Batch statistics of this network from [`BatchStatistics::values`], after passes and ranks have averaged them.
     pub fn statistics_of(&self, values: Vec<f32>) -> BatchStatistics {
-        let running = self.parameters.buffers().iter();
-        let of_pass: usize = running.map(|statistics| statistics.values.len()).sum();
-        let passes = values.len().div_ceil(of_pass.max(1));
-        let buffers = self.parameters.buffer_ids().repeat(passes);
+        let buffers = self.parameters.buffer_ids();
         BatchStatistics { values, buffers }
     }
 

@@ -9,17 +9,26 @@ use crate::parameters::BufferId;
 /// Variances are unbiased (n / (n − 1)), as in PyTorch.
 #[derive(Debug, Clone, Default)]
 pub struct BatchStatistics {
-    /// Per layer the means, then the variances; passes follow one another. Ranks average these values before use.
+    /// Per layer the means, then the variances. Passes of a step, and ranks, average these values before use.
     pub values: Vec<f32>,
     /// The running means and variances that [`Self::values`] update, in the same order.
     pub(crate) buffers: Vec<BufferId>,
 }
 
 impl BatchStatistics {
-    /// Appends the statistics of a later pass; running statistics are updated pass by pass.
-    pub fn append(&mut self, mut later: Self) {
-        self.values.append(&mut later.values);
-        self.buffers.append(&mut later.buffers);
+    /// Adds the values of another pass of the same network to these.
+    pub fn include(&mut self, later: &Self) {
+        assert_eq!(self.buffers, later.buffers, "passes of other layers");
+        for (sum, value) in self.values.iter_mut().zip(&later.values) {
+            *sum += value;
+        }
+    }
+
+    /// Divides sums over this many passes by their number.
+    pub fn average_over(&mut self, passes: usize) {
+        for value in &mut self.values {
+            *value /= passes as f32;
+        }
     }
 
     /// Collects the statistics that layers recorded.

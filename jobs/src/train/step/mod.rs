@@ -159,7 +159,7 @@ impl Learner {
             );
         }
         let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
-        let facts = FACTS + self.accumulate * statistics + Signals::FACTS;
+        let facts = FACTS + statistics + Signals::FACTS;
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 
@@ -198,8 +198,12 @@ impl Learner {
         team: &mut Team,
     ) -> Result<StepResult> {
         let Begun {
-            mut pending, loss, ..
+            mut pending,
+            loss,
+            batches,
         } = begun;
+        // Running statistics move once a step, by the mean over its batches, as over as many ranks.
+        pending.statistics.average_over(batches);
         self.hand_over(&mut pending, loss, team)?;
         self.pending_steps.push_back(pending);
         if self.pending_steps.len() <= self.lag {
@@ -308,7 +312,7 @@ impl Learner {
         let loss = output.loss;
         let statistics = pass.batch_statistics()?;
         let mut begun = match earlier {
-            Some(earlier) => earlier.and(loss, statistics),
+            Some(earlier) => earlier.and(loss, &statistics),
             None => {
                 self.gradients.clear();
                 team.set_step(step);

@@ -34,9 +34,9 @@ impl Begun {
     }
 
     /// Adds one more batch.
-    pub fn and(mut self, loss: BatchLoss, statistics: BatchStatistics) -> Self {
+    pub fn and(mut self, loss: BatchLoss, statistics: &BatchStatistics) -> Self {
         self.loss = self.loss.and(loss);
-        self.pending.statistics.append(statistics);
+        self.pending.statistics.include(statistics);
         self.batches += 1;
         self
     }
@@ -55,7 +55,8 @@ pub(crate) struct PendingStep {
     pub sums: Option<StepSums>,
     /// The gradients; `None` during the exchange, or while they are in the learner's buffer.
     pub gradients: Option<Vec<f32>>,
-    /// Batch statistics, batch by batch; they are exchanged with the facts of the step.
+    /// Batch statistics: summed over the batches so far, their mean at the end of the step; they are exchanged with the
+    /// facts of the step.
     pub statistics: BatchStatistics,
     /// Why this rank's loss is not finite.
     pub fault: Option<String>,

@@ -9,9 +9,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LastBatch {
-    /// Drop them from this epoch; the next one is shuffled differently. For training.
+    /// Drop them from this epoch; the next one is shuffled differently.
     #[default]
     Drop,
+    /// Fill the batch with the first samples of the next epoch, so that every epoch has all samples. For training.
+    Wrap,
     /// Deal them evenly to the ranks, some of which may get none. For validation.
     Keep,
 }
@@ -36,9 +38,9 @@ pub struct SamplerConfig {
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize,
 )]
 pub struct Cursor {
-    /// Epoch, counted from 0.
+    /// Epoch, counted from 0; under [`LastBatch::Wrap`] that of the first sample of the global batch.
     pub epoch: u64,
-    /// Step in the epoch, counted from 0.
+    /// Step among those that begin in the epoch, counted from 0.
     pub step: usize,
 }
 
@@ -49,8 +51,8 @@ pub struct BatchPlan {
     pub at: Cursor,
     /// Sample ids; may be empty under [`LastBatch::Keep`].
     pub ids: Vec<usize>,
-    /// The epoch of each sample, which determines its augmentation. If a batch combines several samplers, it may differ
-    /// from that of `at`.
+    /// The epoch of each sample, which determines its augmentation. If a batch combines several samplers, or reaches
+    /// into the next epoch, it may differ from that of `at`.
     pub epochs: Vec<u64>,
 }
 
@@ -68,7 +70,8 @@ const PURPOSE: &str = "sampler";
 /// Deals samples to ranks and steps.
 ///
 /// Global batch k of an epoch is the k-th run of `ranks · batch` samples in the epoch's order, and rank r takes the
-/// r-th part of it. So N ranks with batch b see, step by step, the same samples as one rank with batch N·b.
+/// r-th part of it. So N ranks with batch b see, step by step, the same samples as one rank with batch N·b. Under
+/// [`LastBatch::Wrap`] the orders of all epochs follow one another and are cut into global batches as a whole.
 #[derive(Debug, Clone)]
 pub struct Sampler {
     ids: Vec<usize>,
@@ -80,8 +83,8 @@ impl Sampler {
     /// Creates a sampler over these samples.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if there are no samples, no ranks, an empty batch, or with [`LastBatch::Drop`] no full
-    /// global batch.
+    /// [`DataError::Invalid`] if there are no samples, no ranks, an empty batch, or, unless with [`LastBatch::Keep`],
+    /// no full global batch.
     pub fn new(ids: Vec<usize>, config: SamplerConfig) -> Result<Self> {
         let SamplerConfig {
             rank,
@@ -95,10 +98,9 @@ impl Sampler {
                 "sampler: rank {rank} of {ranks} with batch {batch} is impossible"
             )));
         }
-        let needed = if last == LastBatch::Drop {
-            ranks * batch
-        } else {
-            1
+        let needed = match last {
+            LastBatch::Drop | LastBatch::Wrap => ranks * batch,
+            LastBatch::Keep => 1,
         };
         if ids.len() < needed {
             return Err(DataError::Invalid(format!(
@@ -125,17 +127,33 @@ impl Sampler {
         self.ids.len()
     }
 
-    /// Steps per epoch, the same on every rank.
+    /// Samples per step over all ranks that share these samples.
+    pub fn samples_per_step(&self) -> usize {
+        self.config.ranks * self.config.batch
+    }
+
+    /// Steps per epoch, the same on every rank. Under [`LastBatch::Wrap`] those that every epoch has; some have one
+    /// more.
     pub fn steps_per_epoch(&self) -> usize {
-        let global = self.config.ranks * self.config.batch;
+        let global = self.samples_per_step();
         match self.config.last {
-            LastBatch::Drop => self.ids.len() / global,
+            LastBatch::Drop | LastBatch::Wrap => self.ids.len() / global,
             LastBatch::Keep => self.ids.len().div_ceil(global),
         }
     }
 
     /// The position after this many steps from the start.
     pub fn cursor(&self, steps: u64) -> Cursor {
+        if self.config.last == LastBatch::Wrap {
+            // Wide, because a recipe may ask for a practically unlimited number of steps.
+            let (samples, global) = (self.ids.len() as u128, self.samples_per_step() as u128);
+            let epoch = u128::from(steps) * global / samples;
+            let before = (epoch * samples).div_ceil(global);
+            return Cursor {
+                epoch: epoch as u64,
+                step: (u128::from(steps) - before) as usize,
+            };
+        }
         let per_epoch = self.steps_per_epoch() as u64;
         Cursor {
             epoch: steps / per_epoch,
@@ -152,13 +170,13 @@ impl Sampler {
         order
     }
 
-    /// This rank's batches in the epoch of `from`, starting there.
+    /// This rank's batches that begin in the epoch of `from`, starting there.
     pub fn epoch(&self, from: Cursor) -> impl Iterator<Item = BatchPlan> + Send + use<> {
         let sampler = self.clone();
         let order = self.order(from.epoch);
-        (from.step..self.steps_per_epoch()).map(move |step| {
+        (from.step..self.steps_in(from.epoch)).map(move |step| {
             let epoch = from.epoch;
-            BatchPlan::new(Cursor { epoch, step }, sampler.part(&order, step).to_vec())
+            sampler.plan(&order, Cursor { epoch, step })
         })
     }
 
@@ -171,14 +189,44 @@ impl Sampler {
         })
     }
 
-    /// This rank's part of a global batch.
-    fn part<'a>(&self, order: &'a [usize], step: usize) -> &'a [usize] {
-        let SamplerConfig {
-            rank, ranks, batch, ..
-        } = self.config;
-        let start = step * ranks * batch;
-        let global = &order[start..order.len().min(start + ranks * batch)];
-        &global[global.len() * rank / ranks..global.len() * (rank + 1) / ranks]
+    /// Number of steps that begin in an epoch.
+    fn steps_in(&self, epoch: u64) -> usize {
+        match self.config.last {
+            LastBatch::Drop | LastBatch::Keep => self.steps_per_epoch(),
+            LastBatch::Wrap => {
+                (self.ids.len() - self.taken(epoch)).div_ceil(self.samples_per_step())
+            }
+        }
+    }
+
+    /// Number of an epoch's first samples that fill the last batch of the epoch before.
+    fn taken(&self, epoch: u64) -> usize {
+        if self.config.last != LastBatch::Wrap {
+            return 0;
+        }
+        let (samples, global) = (self.ids.len() as u128, self.samples_per_step() as u128);
+        let rest = u128::from(epoch) * samples % global;
+        ((global - rest) % global) as usize
+    }
+
+    /// This rank's part of the global batch at a position, in whose epoch the samples have this order.
+    fn plan(&self, order: &[usize], at: Cursor) -> BatchPlan {
+        let global = self.samples_per_step();
+        let start = self.taken(at.epoch) + at.step * global;
+        let mut ids = order[start..order.len().min(start + global)].to_vec();
+        let mut epochs = vec![at.epoch; ids.len()];
+        if self.config.last == LastBatch::Wrap && ids.len() < global {
+            let missing = global - ids.len();
+            ids.extend_from_slice(&self.order(at.epoch + 1)[..missing]);
+            epochs.resize(global, at.epoch + 1);
+        }
+        let SamplerConfig { rank, ranks, .. } = self.config;
+        let mine = ids.len() * rank / ranks..ids.len() * (rank + 1) / ranks;
+        BatchPlan {
+            at,
+            ids: ids[mine.clone()].to_vec(),
+            epochs: epochs[mine].to_vec(),
+        }
     }
 }
 
@@ -231,11 +279,44 @@ mod tests {
         }
 
         #[test]
-        fn a_cursor_resumes_exactly(done in 0u64..40) {
-            let sampler = sampler(23, 1, 2, 3, LastBatch::Drop);
+        fn a_cursor_resumes_exactly(done in 0u64..40, wrap: bool) {
+            let last = if wrap { LastBatch::Wrap } else { LastBatch::Drop };
+            let sampler = sampler(23, 1, 2, 3, last);
             let all: Vec<BatchPlan> = sampler.endless(Cursor::default()).take(50).collect();
             let resumed: Vec<BatchPlan> = sampler.endless(sampler.cursor(done)).take(10).collect();
             prop_assert_eq!(&all[done as usize..done as usize + 10], &resumed[..]);
+        }
+
+        /// The orders of all epochs, one after the other, whatever the batch and however many ranks share it.
+        #[test]
+        fn epochs_that_wrap_leave_nothing_out(
+            ranks in 1usize..5, batch in 1usize..5, more in 0usize..20, steps in 1usize..30
+        ) {
+            let global = ranks * batch;
+            let n = global + more;
+            let each: Vec<_> = (0..ranks).map(|rank| sampler(n, rank, ranks, batch, LastBatch::Wrap)).collect();
+            let one = &each[0];
+            let epochs = (steps * global).div_ceil(n) as u64;
+            let in_order = (0..epochs).flat_map(|e| one.order(e).into_iter().map(move |id| (id, e)));
+            let expected: Vec<(usize, u64)> = in_order.take(steps * global).collect();
+            let mut dealt: Vec<_> = each.iter().map(|rank| rank.endless(Cursor::default())).collect();
+            let mut found = Vec::new();
+            for step in 0..steps {
+                let at = found.len();
+                for rank in &mut dealt {
+                    let plan = rank.next().unwrap();
+                    prop_assert_eq!(plan.ids.len(), batch);
+                    prop_assert_eq!(plan.at, one.cursor(step as u64));
+                    found.extend(plan.ids.into_iter().zip(plan.epochs));
+                }
+                prop_assert_eq!(one.cursor(step as u64).epoch, found[at].1);
+            }
+            prop_assert_eq!(found, expected);
+            // Where the batches fill epochs, these are those of before; so is the first one always.
+            let dropping = sampler(n, 0, ranks, batch, LastBatch::Drop);
+            let whole = if n.is_multiple_of(global) { steps } else { n / global };
+            let same = one.endless(Cursor::default()).take(whole);
+            prop_assert!(same.eq(dropping.endless(Cursor::default()).take(whole)));
         }
     }
 
@@ -294,6 +375,11 @@ mod tests {
         for config in [
             SamplerConfig { rank: 2, ..config },
             SamplerConfig { batch: 0, ..config },
+            SamplerConfig {
+                batch: 11,
+                last: LastBatch::Wrap,
+                ..config
+            },
             SamplerConfig { ranks: 0, ..config },
         ] {
             assert!(Sampler::new((0..20).collect(), config).is_err());

@@ -18,7 +18,7 @@
 //! use std::path::Path;
 //!
 //! let recipe = Recipe::named(Path::new("small"), &["training.batch=4".into(), "training.epochs=5.0".into()])?;
-//! assert_eq!(recipe.training.total_steps(30), 150);
+//! assert_eq!(recipe.training.total_steps(120, 4), 150);
 //! let job = Job { nodes: 2, ..Job::new("century", "small", "store", "run") };
 //! let text = script(&job, &Machine::named("perlmutter")?)?;
 //! assert!(text.contains("#SBATCH --nodes=2\n"));

@@ -61,7 +61,7 @@ pub struct Length {
 }
 
 impl Length {
-    /// Number of steps of the training, if known; an epoch consists of whole steps of `batch` such samples.
+    /// Number of steps of the training, if known, with `batch` such samples in a step.
     ///
     /// # Errors
     /// What was expected and found, if an epoch is shorter than a step.
@@ -72,8 +72,7 @@ impl Length {
             ));
         }
         let epochs = self.epochs.zip(self.samples);
-        let of_epochs =
-            |(epochs, samples): (f64, usize)| Training::steps_of(epochs, samples / batch);
+        let of_epochs = |(epochs, samples)| Training::steps_of(epochs, samples, batch);
         Ok(self.steps.or(epochs.map(of_epochs)))
     }
 }

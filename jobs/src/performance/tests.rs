@@ -139,10 +139,10 @@ fn one_rank_is_as_fast_as_one_rank() {
     let alone = question.predict(1).unwrap();
     assert!((alone.efficiency - 1.0).abs() < 1e-9, "{alone:?}");
     assert!((alone.samples_per_second - 5.0).abs() < 1e-9, "{alone:?}");
-    // 333 whole steps of three an epoch.
-    assert_eq!((alone.steps, alone.global_batch), (Some(833), 3));
+    // Of three of 2500 samples each.
+    assert_eq!((alone.steps, alone.global_batch), (Some(834), 3));
     // Of 0.6 seconds each; five samples of a billion operations a second.
-    let hours = 833.0 * 0.6 / 3600.0;
+    let hours = 834.0 * 0.6 / 3600.0;
     assert!((alone.hours.unwrap() / hours - 1.0).abs() < 1e-9);
     assert_eq!(alone.node_hours, alone.hours);
     assert_eq!(alone.cost, None);
@@ -166,7 +166,7 @@ fn one_rank_is_as_fast_as_one_rank() {
         ..question
     };
     let twice = twice.predict(1).unwrap();
-    assert_eq!((twice.steps, twice.global_batch), (Some(415), 6));
+    assert_eq!((twice.steps, twice.global_batch), (Some(417), 6));
     assert!((twice.step_seconds / alone.step_seconds - 2.0).abs() < 1e-9);
     // Samples without labels come beside: two of three are of the epoch, 500 steps of them.
     let beside = Question {

@@ -279,10 +279,32 @@ fn an_average_is_written_down_where_there_is_one() {
 
 #[test]
 fn epochs_or_steps() {
-    let length = |text: &str| Recipe::parse(text, &[]).unwrap().training.total_steps(7);
+    let length = |text: &str| {
+        Recipe::parse(text, &[])
+            .unwrap()
+            .training
+            .total_steps(14, 2)
+    };
     assert_eq!(length(""), 140);
     assert_eq!(length("training.epochs = 1.5"), 11);
     assert_eq!(length("training.steps = 5"), 5);
+}
+
+/// Of 50 samples; at most a step more than that, whatever the batch.
+#[test]
+fn epochs_are_as_many_samples_whatever_the_batch() {
+    for (epochs, batch, expected) in [
+        (4, 1, 200),
+        (4, 8, 25),
+        (4, 30, 7),
+        (4, 50, 4),
+        (3, 26, 6),
+        (1, 26, 2),
+    ] {
+        let recipe = Recipe::parse(&format!("training.epochs = {epochs}.0"), &[]);
+        let found = recipe.unwrap().training.total_steps(50, batch);
+        assert_eq!(found, expected, "{epochs} in steps of {batch}");
+    }
 }
 
 /// Products of binary fractions lie a little beside the whole numbers that are meant.
@@ -295,9 +317,14 @@ fn hundredths_of_epochs_have_no_step_too_many() {
         );
         let training = recipe.unwrap().training;
         for steps in [1, 7, 25, 50, 100, 300, 12_100] {
-            let expected = (hundredths * steps).div_ceil(100);
-            let found = training.total_steps(steps);
-            assert_eq!(found, expected as u64, "{hundredths} of {steps}");
+            for of_step in [1, 3, 7, 64] {
+                let expected = (hundredths * steps).div_ceil(100);
+                let found = training.total_steps(steps * of_step, of_step);
+                assert_eq!(
+                    found, expected as u64,
+                    "{hundredths} of {steps} of {of_step}"
+                );
+            }
         }
     }
 }

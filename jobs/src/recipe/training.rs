@@ -43,15 +43,17 @@ pub struct Training {
     /// normalisation sees one batch at a time. Default 1.
     #[serde(skip_serializing_if = "is_one")]
     pub accumulate: usize,
-    /// Passes over the training samples; give this or `steps`.
+    /// Passes over the training samples; give this or `steps`. The run has as many steps as their samples fill, rounded
+    /// up: what fills no step of one pass begins the next.
     pub epochs: Option<f64>,
     /// Steps; give this or `epochs`. Default, if neither is given: 20 epochs.
     pub steps: Option<u64>,
-    /// Steps between validations. Default: one validation per epoch. There is always one at the end.
+    /// Steps between validations. Default: one validation per epoch, of whole steps. There is always one at the end.
     pub validate_every_steps: Option<u64>,
     /// At most so many validation samples, evenly spaced. Default: all.
     pub validation_samples: Option<usize>,
-    /// Steps between checkpoints. Default: one per epoch. There is always one at the end and when the run is stopped.
+    /// Steps between checkpoints. Default: one per epoch, of whole steps. There is always one at the end and when the
+    /// run is stopped.
     pub checkpoint_every_steps: Option<u64>,
     /// Also a checkpoint after so many seconds without one, by the clock of the first rank. Default 600.
     pub checkpoint_every_seconds: f64,
@@ -130,17 +132,17 @@ impl Default for Training {
 }
 
 impl Training {
-    /// Total steps of the run for epochs of this many steps.
-    pub fn total_steps(&self, steps_per_epoch: usize) -> u64 {
+    /// Total steps of the run for epochs of so many samples, and so many of them in a step.
+    pub fn total_steps(&self, of_epoch: usize, of_step: usize) -> u64 {
         self.steps
-            .unwrap_or_else(|| Self::steps_of(self.passes(), steps_per_epoch))
+            .unwrap_or_else(|| Self::steps_of(self.passes(), of_epoch, of_step))
     }
 
-    /// Steps of this many epochs.
-    pub fn steps_of(passes: f64, steps_per_epoch: usize) -> u64 {
+    /// Steps of this many epochs of so many samples, and so many of them in a step.
+    pub fn steps_of(passes: f64, of_epoch: usize, of_step: usize) -> u64 {
         // 0.28 epochs of 25 steps round to slightly more than 7 steps: that must not start an eighth.
-        let exact = 1.0 - 2.0 * f64::EPSILON;
-        (passes * steps_per_epoch as f64 * exact).ceil() as u64
+        let exact = 1.0 - 4.0 * f64::EPSILON;
+        (passes * of_epoch as f64 * exact / of_step as f64).ceil() as u64
     }
 
     /// Number of epochs, for a training whose length is not in steps.

@@ -268,7 +268,8 @@ impl Run<'_> {
     fn check_fits(&self, run_dir: &RunDir, facts: &CheckpointFacts) -> Result<()> {
         if facts.deal != self.deal {
             let reason = "its nodes held other samples than they do now, or had another part of all ranks, or other boxes taught (labels, or \
-                          `detection.pseudo_labels`): stage with the same --per-node and --seed to as many nodes, or begin a new run with `training.start_from`";
+                          `detection.pseudo_labels`): stage with the same --per-node and --seed to as many nodes, or begin a new run \
+                          with `training.start_from`";
             return Err(refused(run_dir, reason.into()));
         }
         let shape = StepShape {

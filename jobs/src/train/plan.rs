@@ -15,8 +15,12 @@ pub struct TrainPlan {
     pub total_steps: u64,
     /// Steps done by earlier parts of the run.
     pub done_steps: u64,
-    /// Steps per epoch.
+    /// Whole steps per epoch.
     pub steps_per_epoch: usize,
+    /// Number of samples, or clips, per epoch that teach directly.
+    pub epoch_samples: usize,
+    /// Number of these per step. Those of an epoch that fill no step begin the first step of the next one.
+    pub step_samples: usize,
     /// Number of training samples.
     pub training_samples: usize,
     /// Number of samples per validation; 0 if the store has none.
@@ -96,6 +100,8 @@ impl Run<'_> {
             total_steps: self.total_steps,
             done_steps: self.learner.progress.step,
             steps_per_epoch: self.samples.steps_per_epoch(),
+            epoch_samples: self.samples.of_epoch(),
+            step_samples: self.samples.of_step(),
             training_samples: self.samples.count(),
             validation_samples: self.validation_samples,
             validate_every_steps: self.validate_every,

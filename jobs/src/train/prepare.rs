@@ -69,7 +69,12 @@ impl<'a> Run<'a> {
         let shuffled = (share.shuffle_seed, share.place);
         let (samples, labelled) = teaching(recipe, store, share.ids, shuffled, local_batch)?;
         let steps_per_epoch = samples.steps_per_epoch();
-        let total_steps = recipe.training.total_steps(steps_per_epoch);
+        let (of_epoch, of_step) = match share.deal.is_empty() {
+            true => (samples.of_epoch(), samples.of_step()),
+            // Nodes that hold other samples may hold a few more or less of them; whole steps are as many on all.
+            false => (steps_per_epoch, 1),
+        };
+        let total_steps = recipe.training.total_steps(of_epoch, of_step);
         if share.warns {
             warnings::long_warmup(recipe.schedule.warmup_steps, total_steps);
             warnings::masks_not_read(recipe, store);
@@ -171,7 +176,7 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
     let batch = local_batch(recipe, Place::ALONE)?;
     let ids = store.ids(Split::Train);
     let (samples, _) = teaching(recipe, store, ids, (recipe.seed, Place::ALONE), batch)?;
-    Ok(recipe.training.total_steps(samples.steps_per_epoch()))
+    Ok((recipe.training).total_steps(samples.of_epoch(), samples.of_step()))
 }
 
 /// Samples with labels (clips, for a network over time) per epoch over all ranks. Samples without labels come on top,

@@ -19,7 +19,8 @@ impl Run<'_> {
     /// # Errors
     /// [`crate::JobError::Data`] if a store has no mask although its masks are learnt.
     pub(super) fn other_rules(&self, facts: &CheckpointFacts) -> Result<Option<String>> {
-        if facts.rules >= NEWEST {
+        // A run that is done has nothing left to do by any rules.
+        if facts.rules >= NEWEST || facts.progress.step >= self.total_steps {
             return Ok(None);
         }
         let weights = self.weights_of_all_masks()?.map(|before| {
@@ -29,7 +30,8 @@ impl Run<'_> {
                 self.class_weights
             )
         });
-        let reason = weights.or_else(|| self.statistics_by_batch());
+        let reason =
+            (weights.or_else(|| self.statistics_by_batch())).or_else(|| self.rest_left_out());
         Ok(reason.map(|reason| format!("{reason}: {WAY_OUT}")))
     }
 
@@ -43,6 +45,15 @@ impl Run<'_> {
                  step"
             )
         })
+    }
+
+    /// What earlier versions did with samples that fill no step of an epoch, if there are any.
+    fn rest_left_out(&self) -> Option<String> {
+        let (rest, samples) = self.samples.rest()?;
+        Some(format!(
+            "every epoch left out {rest} of {samples} samples, which fill no step; now they would begin the next epoch, and `training.epochs` \
+             be more steps"
+        ))
     }
 
     /// The class weights that earlier versions gave a detector with masks, if they were others.

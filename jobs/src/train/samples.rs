@@ -140,9 +140,23 @@ impl Samples {
         self.main.samples()
     }
 
-    /// Steps per epoch, in which every labelled sample appears once.
+    /// Number of these per step over all ranks that share them.
+    pub(super) fn of_step(&self) -> usize {
+        self.main.samples_per_step()
+    }
+
+    /// Whole steps of an epoch, in which every labelled sample appears once; samples that fill none begin the first
+    /// step of the next epoch.
     pub(super) fn steps_per_epoch(&self) -> usize {
         self.main.steps_per_epoch()
+    }
+
+    /// How many of how many samples of a kind fill no whole step of an epoch, if any.
+    pub(super) fn rest(&self) -> Option<(usize, usize)> {
+        let kinds = std::iter::once(&self.main).chain(&self.unlabelled);
+        let mut rests =
+            kinds.map(|kind| (kind.samples() % kind.samples_per_step(), kind.samples()));
+        rests.find(|(rest, _)| *rest > 0)
     }
 
     /// Position of a step in its epoch.
@@ -293,7 +307,7 @@ pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
         rank: place.rank,
         ranks: place.ranks,
         batch,
-        last: LastBatch::Drop,
+        last: LastBatch::Wrap,
     }
 }
 

@@ -61,7 +61,7 @@ const NAP: Duration = Duration::from_millis(500);
 
 impl Search<'_> {
     /// The recipe of a trial, and the steps of its rungs. If the recipe's length is in steps, all trials have equally
-    /// many; if it is in epochs, they see equally many samples.
+    /// many; if it is in epochs, they see equally many samples, up to a step.
     ///
     /// # Errors
     /// [`JobError::Recipe`] and [`JobError::Data`] if its values do not fit the recipe or the data, leave too few steps

@@ -149,8 +149,9 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
         run(&recipe_of_two, &store, &at("part")).unwrap();
         assert_same(&at("part"), &result(&at("whole")), lag);
         // Earlier versions moved the running statistics twice a step.
-        as_of_an_earlier_version(&at("part"));
-        let refused = run(&recipe_of_two, &store, &at("part")).unwrap_err();
+        run_for(5, &recipe_of_two, &store, &at("older"));
+        as_of_an_earlier_version(&at("older"));
+        let refused = run(&recipe_of_two, &store, &at("older")).unwrap_err();
         let text = refused.to_string();
         assert!(text.contains("each of the 2 batches of a step"), "{text}");
         // As many samples at once are learnt from otherwise: batch normalisation sees them together.
@@ -165,5 +166,32 @@ fn steps_of_several_batches_go_on_with_the_same_bytes() {
         };
         run_telling(&mut planned, &recipe(&once), &store, &at("once")).unwrap();
         assert!(losses(&at("once")) != losses(&at("whole")));
+    }
+}
+
+/// Earlier versions left samples out of every epoch that fill no step. Where they fill steps, nothing has changed.
+#[test]
+fn a_run_of_an_earlier_version_goes_on_where_its_epochs_are_whole_steps() {
+    let folder = tempfile::tempdir().unwrap();
+    let recipe = recipe(&[]);
+    for samples in [7, 8] {
+        let at = |name: &str| folder.path().join(format!("{name} of {samples}"));
+        let store = store(&at("store"), samples, 2);
+        run(&recipe, &store, &at("whole")).unwrap();
+        run_for(5, &recipe, &store, &at("part"));
+        as_of_an_earlier_version(&at("part"));
+        let answer = run(&recipe, &store, &at("part"));
+        if samples == 8 {
+            answer.unwrap();
+            assert_same(&at("part"), &result(&at("whole")), "an earlier version");
+        } else {
+            let text = answer.unwrap_err().to_string();
+            let words = "left out 1 of 7 samples";
+            assert!(text.contains(words), "{text}");
+        }
+        // What is done is done by any rules.
+        as_of_an_earlier_version(&at("whole"));
+        let report = run(&recipe, &store, &at("whole")).unwrap();
+        assert_eq!((report.outcome, report.steps), (Outcome::Finished, 12));
     }
 }

@@ -59,7 +59,8 @@ pub struct MlLog {
 /// Which steps end an epoch, and which are followed by a validation.
 #[derive(Debug, Clone, Copy)]
 struct Rhythm {
-    steps_per_epoch: u64,
+    epoch_samples: u64,
+    step_samples: u64,
     total_steps: u64,
     /// `None` without validation.
     validate_every: Option<u64>,
@@ -68,19 +69,26 @@ struct Rhythm {
 impl Rhythm {
     fn of(plan: &TrainPlan) -> Self {
         Self {
-            steps_per_epoch: (plan.steps_per_epoch as u64).max(1),
+            epoch_samples: (plan.epoch_samples as u64).max(1),
+            step_samples: plan.step_samples as u64,
             total_steps: plan.total_steps,
             validate_every: (plan.validation_samples > 0).then_some(plan.validate_every_steps),
         }
     }
 
-    /// The epoch, from 0, that contains this many steps' last one.
+    /// The number of epochs that so many steps complete.
+    fn complete_after(self, steps: u64) -> u64 {
+        let samples = u128::from(steps) * u128::from(self.step_samples);
+        (samples / u128::from(self.epoch_samples)) as u64
+    }
+
+    /// The epoch, from 0, in which this many steps' last one begins.
     fn epoch_of(self, step: u64) -> u64 {
-        step.saturating_sub(1) / self.steps_per_epoch
+        self.complete_after(step.saturating_sub(1))
     }
 
     fn ends_epoch(self, step: u64) -> bool {
-        step == self.total_steps || step.is_multiple_of(self.steps_per_epoch)
+        step == self.total_steps || self.complete_after(step) > self.epoch_of(step)
     }
 
     fn validates(self, step: u64) -> bool {

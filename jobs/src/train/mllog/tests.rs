@@ -27,6 +27,8 @@ fn plan() -> TrainPlan {
         total_steps: 2844,
         done_steps: 0,
         steps_per_epoch: 948,
+        epoch_samples: 948 * 128,
+        step_samples: 128,
         training_samples: 121_266,
         validation_samples: 15_158,
         validate_every_steps: 948,
@@ -316,6 +318,34 @@ fn another_run_has_no_place_in_the_log_of_one_that_succeeded() {
     let message = run().unwrap_err().to_string();
     assert!(message.contains("result_0.txt"), "{message}");
     assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+/// Five samples in steps of two: the third step has the last sample of the first epoch and the first one of the second.
+#[test]
+fn epochs_that_fill_no_whole_steps_end_with_the_step_of_their_last_sample() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("result_0.txt");
+    let mut log = MlLog::open(&path, &deepcam(&[]), HARDWARE).unwrap();
+    log.observe(&TrainEvent::Started(TrainPlan {
+        total_steps: 8,
+        steps_per_epoch: 2,
+        epoch_samples: 5,
+        step_samples: 2,
+        validation_samples: 0,
+        ..plan()
+    }));
+    for at in 1..=8 {
+        log.observe(&step(at, 0.5, 1e-3));
+    }
+    let all = objects(&path);
+    let of = |key: &str| -> Vec<(u64, u64)> {
+        let found = all.iter().filter(|object| object["key"] == key);
+        let number = |object: &Value, name: &str| object["metadata"][name].as_u64().unwrap();
+        let at = |object| (number(object, "epoch_num"), number(object, "step_num"));
+        found.map(at).collect()
+    };
+    assert_eq!(of("epoch_start"), [(1, 0), (2, 3), (3, 5)]);
+    assert_eq!(of("epoch_stop"), [(1, 3), (2, 5), (3, 8)]);
 }
 
 #[test]

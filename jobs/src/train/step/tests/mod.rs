@@ -183,8 +183,8 @@ fn batches_of_a_step_learn_what_one_larger_batch_does() {
     }
 }
 
-/// Also what dropout clears, what batch normalisation sees, and where its running statistics go: with them the network is
-/// validated.
+/// Also what dropout clears, what batch normalisation sees, and where its running statistics go: with them the network
+/// is validated.
 #[test]
 fn one_rank_learns_in_two_batches_what_two_ranks_learn() {
     let settings = ["network.dropout=0.5", "schedule.rate=0.01"];

@@ -81,7 +81,8 @@ pub struct OptimizerConfig {
     pub decay_all: bool,
     /// Maximum norm of the whole gradient; a larger gradient is scaled down to it. Default none.
     pub clip_norm: Option<f64>,
-    /// Layer-wise adaptive rate control, with SGD, Adam or AdamW. Default none.
+    /// Layer-wise adaptive rate control, with SGD, Adam or AdamW; it scales the weight decay of the first two as well.
+    /// Default none.
     pub larc: Option<Larc>,
     /// Multipliers of the learning rate for some parameters, by a prefix of their names (`encoder`) or a pattern in
     /// which `*` matches any text (`*.bias`). The longest match wins. With 0 a parameter does not change. Default none.

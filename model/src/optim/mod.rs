@@ -1,6 +1,6 @@
 //! Optimisers: update parameters from gradients in one pass over memory.
 //!
-//! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the gradients of the first two). `sweep` is their
+//! One file per rule (`sgd`, `adam`, `lamb`; LARC in `larc` scales the steps of the first two). `sweep` is their
 //! shared loop, `mirror` the bf16 copies that it writes, `state` the part saved in checkpoints, and `average` the
 //! moving average over steps.
 
@@ -193,12 +193,13 @@ impl Optimizer {
             };
             let larc = self.config.larc.zip(sums);
             let rates: Vec<f32> = self.rates.iter().map(|factor| rate * factor).collect();
+            let mut decay = decay_of_all(&self.config, &self.places);
             let step = Step {
                 config: &self.config,
                 unbias: self.config.unbias(self.step),
-                factor: factors(larc, &rates, scale),
+                factor: factors(larc, self.config.rule, &rates, scale, &mut decay),
                 rates,
-                decay: decay_of_all(&self.config, &self.places),
+                decay,
             };
             step.take(&self.places, memory)
         })?;
@@ -297,16 +298,29 @@ impl Optimizer {
     }
 }
 
-/// The factor on the gradient of each parameter; with LARC it depends on the parameter's Σ w² and Σ g².
-fn factors(larc: Option<(Larc, Vec<(f64, f64)>)>, rates: &[f32], scale: f32) -> Vec<f32> {
+/// The factor on the gradient of each parameter; with LARC it depends on the parameter's Σ w² and Σ g², and scales the
+/// parameter's `decay`, too, where that is a part of the step.
+fn factors(
+    larc: Option<(Larc, Vec<(f64, f64)>)>,
+    rule: Rule,
+    rates: &[f32],
+    scale: f32,
+    decay: &mut [f32],
+) -> Vec<f32> {
     let Some((larc, sums)) = larc else {
         return vec![scale; rates.len()];
     };
-    let factor = |((w, g), &rate): ((f64, f64), &f32)| {
+    let mut factors = Vec::with_capacity(rates.len());
+    for (((w, g), &rate), decay) in sums.into_iter().zip(rates).zip(decay) {
         let gradient_norm = g.sqrt() * f64::from(scale);
-        scale * larc.factor(w.sqrt(), gradient_norm, rate)
-    };
-    sums.into_iter().zip(rates).map(factor).collect()
+        let scaled_decay = if rule.shrinks() { 0.0 } else { *decay };
+        let local = larc.factor(w.sqrt(), gradient_norm, scaled_decay, rate);
+        if !rule.shrinks() {
+            *decay *= local;
+        }
+        factors.push(scale * local);
+    }
+    factors
 }
 
 /// The weight decay of each parameter.

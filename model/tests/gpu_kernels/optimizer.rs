@@ -129,13 +129,15 @@ fn run(config: &OptimizerConfig, scale: f32) {
             .unwrap();
 
         let slopes = gpu.f32s(&slopes);
-        let (factor, norm) = (gpu.room(ends.len(), Storage::F32), gpu.sums(1));
+        let [factor, own_decay] = [(); 2].map(|()| gpu.room(ends.len(), Storage::F32));
+        let norm = gpu.sums(1);
         let skip = gpu.upload_bytes(&[9; 4]);
         let (of_gradient, of_weights) =
             (tables.squares(&gpu, &slopes), tables.squares(&gpu, &there));
         let larc = config.larc.unwrap_or_default();
         let all = args![
             &factor,
+            &own_decay,
             &norm,
             &skip,
             &of_gradient,
@@ -144,12 +146,14 @@ fn run(config: &OptimizerConfig, scale: f32) {
             } else {
                 Arg::NONE
             },
+            &decay,
             ends.len() as i32,
             scale,
             config.clip_norm.unwrap_or(0.0) as f32,
             larc.eta,
             larc.epsilon,
             larc.clip,
+            config.rule == Rule::AdamW,
             RATE,
             &rates
         ];
@@ -166,7 +170,7 @@ fn run(config: &OptimizerConfig, scale: f32) {
             config,
             step,
             memory: [&there, &slopes, &state[0], &state[1], &direction],
-            tables_of: [&decay, &factor, &rates],
+            tables_of: [&own_decay, &factor, &rates],
             skip: &skip,
             mirror: (copies.at(0), 1, 0),
         };
@@ -329,6 +333,15 @@ fn larc_is_the_hosts() {
         ..OptimizerConfig::default()
     };
     run(&scale, 1.0);
+    // With decay so large that a step without its part in the local rate would be several times as long.
+    for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW] {
+        let decaying = OptimizerConfig {
+            rule,
+            weight_decay: 2.0,
+            ..OptimizerConfig::larc_adam()
+        };
+        run(&decaying, 0.5);
+    }
 }
 
 #[test]
@@ -422,20 +435,24 @@ fn a_step_whose_gradient_overflowed_changes_nothing() {
         slopes[4100] = wrong;
         let slopes = gpu.f32s(&slopes);
         let of_gradient = tables.squares(&gpu, &slopes);
-        let (factor, norm) = (gpu.room(3, Storage::F32), gpu.sums(1));
-        let rates = gpu.f32s(&[1.0; 3]);
+        let [factor, own_decay] = [(); 2].map(|()| gpu.room(3, Storage::F32));
+        let norm = gpu.sums(1);
+        let [rates, decay] = [1.0, 0.0].map(|value| gpu.f32s(&[value; 3]));
         let skip = gpu.upload_bytes(&[0; 4]);
         let all = args![
             &factor,
+            &own_decay,
             &norm,
             &skip,
             &of_gradient,
             Arg::NONE,
+            &decay,
             3,
             1.0f32,
             0.0f32,
             0.0f32,
             0.0f32,
+            0,
             0,
             RATE,
             &rates
@@ -448,14 +465,13 @@ fn a_step_whose_gradient_overflowed_changes_nothing() {
                 ..OptimizerConfig::default()
             };
             let memory: Vec<Memory> = (0..4).map(|_| gpu.f32s(&start)).collect();
-            let decay = gpu.f32s(&[0.0; 3]);
             let on_gpu = OnGpu {
                 gpu: &gpu,
                 tables: &tables,
                 config: &config,
                 step: 1,
                 memory: [&memory[0], &slopes, &memory[1], &memory[2], &memory[3]],
-                tables_of: [&decay, &factor, &rates],
+                tables_of: [&own_decay, &factor, &rates],
                 skip: &skip,
                 mirror: (Arg::NONE, 0, 0),
             };

@@ -130,7 +130,7 @@ impl State {
         let moments = [&self.first].into_iter().chain(&self.second);
         let tensors = [of.values, of.gradient].into_iter().chain(moments);
         let tensors = tensors.map(Arg::from);
-        let ends = [(&self.decay).into(), of.factor.into()];
+        let ends = [of.decay.into(), of.factor.into()];
         tensors.chain(self.table()).chain(ends).collect()
     }
 
@@ -177,19 +177,23 @@ impl State {
         };
         let larc = config.larc.unwrap_or_default();
         let factor = gpu.empty(&[self.tensors], DType::F32)?;
+        let decay = gpu.empty(&[self.tensors], DType::F32)?;
         let (norm, skip) = (gpu.empty(&[1], DType::F64)?, gpu.empty(&[1], DType::U32)?);
         let arguments = [
             (&factor).into(),
+            (&decay).into(),
             (&norm).into(),
             (&skip).into(),
             (&gradient_squares).into(),
             weight_squares.as_ref().into(),
+            (&self.decay).into(),
             int(self.tensors),
             step.gradient_scale.into(),
             (config.clip_norm.unwrap_or(0.0) as f32).into(),
             larc.eta.into(),
             larc.epsilon.into(),
             larc.clip.into(),
+            config.rule.shrinks().into(),
             step.rate.into(),
             (&self.rates).into(),
         ];
@@ -204,6 +208,7 @@ impl State {
             values,
             gradient,
             factor: &factor,
+            decay: &decay,
             skip: &skip,
             copies,
             squares: squares.as_ref(),
@@ -324,6 +329,8 @@ struct Operands<'a> {
     values: &'a Tensor,
     gradient: &'a Tensor,
     factor: &'a Tensor,
+    /// The weight decay of each tensor, as LARC scales it.
+    decay: &'a Tensor,
     skip: &'a Tensor,
     copies: Option<Copies<'a>>,
     squares: Option<&'a Tensor>,

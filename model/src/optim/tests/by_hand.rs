@@ -129,6 +129,41 @@ fn larc_by_hand() {
     );
 }
 
+/// Decay is inside of what LARC scales, as in LARS and Apex: a step stays η ‖w‖, however much of it is decay.
+#[test]
+fn larc_bounds_the_decay_too() {
+    let sgd = |decay: f32, clip: bool| OptimizerConfig {
+        rule: Rule::Sgd,
+        weight_decay: decay,
+        larc: Some(Larc {
+            clip,
+            ..Larc::default()
+        }),
+        ..OptimizerConfig::default()
+    };
+    // ‖w‖ = 1, ‖g‖ = 4, decay 1: local 0.002 / 5 = 0.0004; 0.0004 · (4 + 1) = 0.002. The bias does not decay.
+    let (weight, bias) = by_hand(&sgd(1.0, true), 0.01, &[[4.0, 4.0]]);
+    assert_relative_eq!(weight, 0.998, epsilon = 1e-6);
+    assert_relative_eq!(bias, 0.998, epsilon = 1e-6);
+    // Decay alone, all but: 0.002 of ‖w‖ at a rate of 1, where decay beside LARC moved it by 0.0102.
+    let (weight, _) = by_hand(&sgd(0.01, true), 1.0, &[[1e-4, 1e-4]]);
+    assert_relative_eq!(weight, 0.998, epsilon = 1e-6);
+    // A rate below the local one: 1e-4 · (4 + 1), as without LARC.
+    let (weight, _) = by_hand(&sgd(1.0, true), 1e-4, &[[4.0, 4.0]]);
+    assert_relative_eq!(weight, 1.0 - 5e-4, epsilon = 1e-6);
+    // Scale mode: 0.01 · 0.0004 · 5.
+    let (weight, _) = by_hand(&sgd(1.0, false), 0.01, &[[4.0, 4.0]]);
+    assert_relative_eq!(weight, 1.0 - 2e-5, epsilon = 1e-7);
+    // AdamW's decay is none of the step: 1 - 0.1 · 0.5 by decay, and 0.1 by Adam's first step, whatever its gradient.
+    let adamw = OptimizerConfig {
+        rule: Rule::AdamW,
+        ..sgd(0.5, true)
+    };
+    let (weight, bias) = by_hand(&adamw, 0.1, &[[4.0, 4.0]]);
+    assert_relative_eq!(weight, 0.85, epsilon = 1e-5);
+    assert_relative_eq!(bias, 0.9, epsilon = 1e-5);
+}
+
 /// As [`larc_by_hand`]: LARC's own rate is 0.0005.
 #[test]
 fn a_part_with_a_rate_of_its_own_learns_at_the_smaller_of_it_and_larcs() {

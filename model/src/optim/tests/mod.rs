@@ -98,6 +98,18 @@ fn configs() -> Vec<OptimizerConfig> {
             larc: Some(scale),
             ..base.clone()
         },
+        // Decay that is most of the step.
+        OptimizerConfig {
+            weight_decay: 5.0,
+            decay_all: true,
+            ..OptimizerConfig::larc_adam()
+        },
+        OptimizerConfig {
+            rule: Rule::Sgd,
+            larc: Some(Larc::default()),
+            weight_decay: 5.0,
+            ..base.clone()
+        },
         OptimizerConfig::mlperf_deepcam(),
         OptimizerConfig {
             rule: Rule::Lamb,

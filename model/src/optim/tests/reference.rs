@@ -16,10 +16,10 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// What LARC multiplies a tensor's gradient by, from the norms of both.
-fn larc_factor(larc: &Larc, w: f64, g: f64, rate: f64) -> f64 {
+/// What LARC multiplies a tensor's gradient and the decay beside it by, from the norms of tensor and gradient.
+fn larc_factor(larc: &Larc, w: f64, g: f64, decay: f64, rate: f64) -> f64 {
     let local = if w > 0.0 && g > 0.0 {
-        f64::from(larc.eta) * w / g
+        f64::from(larc.eta) * w / (g + decay * w)
     } else {
         f64::from(larc.epsilon)
     };
@@ -66,21 +66,19 @@ fn reference(
     };
     for (tensor, gradient) in tensors.iter_mut().zip(gradients) {
         let rate = rate * tensor.slower;
-        let mut g: Vec<f64> = gradient.iter().map(|g| g * clip).collect();
-        if let Some(larc) = &config.larc {
-            let factor = larc_factor(larc, norm(&tensor.w), norm(&g), rate);
-            g.iter_mut().for_each(|g| *g *= factor);
-        }
+        let g: Vec<f64> = gradient.iter().map(|g| g * clip).collect();
         let decay = tensor.decay;
+        let l2 = match config.rule {
+            Rule::Sgd | Rule::Adam => decay,
+            Rule::AdamW | Rule::Lamb => 0.0,
+        };
+        let factor = config.larc.as_ref().map_or(1.0, |larc| {
+            larc_factor(larc, norm(&tensor.w), norm(&g), l2, rate)
+        });
         let mut direction = vec![0.0; g.len()];
         for i in 0..g.len() {
             let (w, m, v) = (&mut tensor.w[i], &mut tensor.m[i], &mut tensor.v[i]);
-            let l2 = if matches!(config.rule, Rule::Sgd | Rule::Adam) {
-                decay * *w
-            } else {
-                0.0
-            };
-            let g = g[i] + l2;
+            let g = factor * (g[i] + l2 * *w);
             match config.rule {
                 Rule::Sgd => {
                     *m = mu * *m + g;

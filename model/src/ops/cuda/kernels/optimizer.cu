@@ -93,8 +93,9 @@ GLOBAL sums_by_tensor(f64 *out, const f64 *partial, const i32 *tensor_first, i32
 }
 EXPORT_KERNEL_WITH_BARRIERS(sums_by_tensor)
 
-GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squares, const f64 *weight_squares, i32 tensors, f32 gradient_scale,
-                    f32 clip_norm, f32 eta, f32 epsilon, i32 clip, f32 rate, const f32 *rate_factor) {
+GLOBAL step_factors(f32 *factor, f32 *own_decay, f64 *norm, u32 *skip, const f64 *gradient_squares, const f64 *weight_squares,
+                    const f32 *decay, i32 tensors, f32 gradient_scale, f32 clip_norm, f32 eta, f32 epsilon, i32 clip, i32 decoupled, f32 rate,
+                    const f32 *rate_factor) {
   f64 sum = 0.0;
   for (i32 i = threadIdx.x; i < tensors; i += THREADS) sum += gradient_squares[i];
   const f64 whole = sqrt(block_sum(sum)) * (f64)gradient_scale;
@@ -106,16 +107,19 @@ GLOBAL step_factors(f32 *factor, f64 *norm, u32 *skip, const f64 *gradient_squar
   f32 scale = gradient_scale;
   if (clip_norm > 0.0f && whole > (f64)clip_norm) scale *= (f32)((f64)clip_norm / whole);
   for (i32 i = threadIdx.x; i < tensors; i += THREADS) {
-    f32 by = scale;
+    f32 by = scale, of_decay = 1.0f;
     if (weight_squares) {
-      // LARC: optim::larc.
+      // LARC: optim::larc. Decay that is a part of the step is scaled as the gradient is.
       const f64 w = sqrt(weight_squares[i]), g = sqrt(gradient_squares[i]) * (f64)scale;
-      f32 local = w > 0.0 && g > 0.0 ? eta * (f32)(w / g) : epsilon;
+      const f64 of_step = g + (decoupled ? 0.0 : (f64)decay[i] * w);
+      f32 local = w > 0.0 && g > 0.0 ? fminf(eta * (f32)(w / of_step), 3.4028234e38f) : epsilon;
       const f32 own_rate = rate * rate_factor[i];
       if (clip) local = own_rate > 0.0f ? fminf(local, own_rate) / own_rate : 0.0f;
       by *= local;
+      if (!decoupled) of_decay = local;
     }
     factor[i] = by;
+    own_decay[i] = of_decay * decay[i];
   }
 }
 EXPORT_KERNEL_WITH_BARRIERS(step_factors)

@@ -126,7 +126,8 @@ pub fn train_together(
             folder,
             stop,
         };
-        return groups::train(job, groups, run_dir, progress, team);
+        let report = groups::train(job, groups, run_dir, progress, team)?;
+        return learnt(report, recipe);
     }
     let share = Share::agree(store, recipe.seed, team)?;
     let mut run = Run::prepare(recipe, store, run_dir, share, team)?;
@@ -134,7 +135,29 @@ pub fn train_together(
     run.standing = None;
     run.learner.join(&recipe.distributed, team)?;
     run.announce(team, progress)?;
-    run.train(team, folder, progress, stop)
+    let report = run.train(team, folder, progress, stop)?;
+    learnt(report, recipe)
+}
+
+/// Refuses the result of a finished run whose every step was skipped: its models hold the initial values. Called with
+/// the report, and thus again by a call after the end.
+///
+/// # Errors
+/// [`JobError::Diverged`], on all ranks alike.
+fn learnt(report: TrainReport, recipe: &Recipe) -> Result<TrainReport> {
+    // With a lag the first steps had no gradient to apply.
+    let lag = recipe.distributed.gradient_lag as u64;
+    let none = report.skipped_steps > 0 && report.skipped_steps + lag >= report.steps;
+    if report.outcome != Outcome::Finished || !none {
+        return Ok(report);
+    }
+    Err(JobError::Diverged {
+        step: report.steps,
+        reason: format!(
+            "none of its {} steps changed the network: in each the loss or the gradient was not finite",
+            report.steps
+        ),
+    })
 }
 
 /// A run in progress.

@@ -584,6 +584,31 @@ fn a_network_that_is_not_finite_is_not_kept() {
     }
 }
 
+/// Its models hold the initial values, whatever their names say; neither does calling it again make it a success.
+#[test]
+fn a_run_that_changed_nothing_is_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 4, 1);
+    let searching = recipe(&[
+        "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e30, growth_interval = 1 } }",
+        "loss.normalisation={ sum = 1e33 }",
+        "training.steps=3",
+    ]);
+    let out = folder.path().join("run");
+    for _ in 0..2 {
+        let error = run(&searching, &store, &out).unwrap_err();
+        assert!(
+            matches!(error, JobError::Diverged { step: 3, .. }),
+            "{error}"
+        );
+        let said = error.to_string();
+        assert!(
+            said.contains("none of its 3 steps changed the network"),
+            "{said}"
+        );
+    }
+}
+
 #[test]
 fn tensorboard_shows_what_the_metrics_hold() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,8 @@ pub enum LossScaleConfig {
         scale: f32,
     },
     /// Dynamic: the factor doubles after `growth_interval` good steps in a row, up to 2²⁴, and is halved by every
-    /// overflow, down to 1. An overflow restarts the count of good steps. An initial factor above 2²⁴ can only fall.
+    /// overflow, down to 1. An overflow restarts the count of good steps. An initial factor above 2²⁴ falls to it with
+    /// the first overflow, and never rises.
     Dynamic {
         /// The first factor, at least 1.
         initial: f32,
@@ -135,7 +136,8 @@ impl LossScale {
         } = self.config
         {
             if !finite {
-                self.scale = (self.scale / 2.0).max(1.0);
+                // From above what doubling reaches, halving would skip up to a hundred steps before any could be good.
+                self.scale = (self.scale / 2.0).clamp(1.0, LARGEST);
             } else if self.good_in_a_row >= growth_interval {
                 // An initial factor above the limit must not fall without an overflow.
                 self.scale = self.scale.max((self.scale * 2.0).min(LARGEST));
@@ -230,14 +232,30 @@ mod tests {
         };
         assert_eq!(
             [true, false, true].map(&mut after),
-            [large, large / 2.0, large / 2.0]
+            [large, LARGEST, LARGEST]
         );
-        assert_eq!([false; 2].map(&mut after), [LARGEST, LARGEST / 2.0]);
-        assert_eq!([true; 2].map(&mut after), [LARGEST; 2]);
+        assert_eq!([false; 2].map(&mut after), [LARGEST / 2.0, LARGEST / 4.0]);
+        assert_eq!([true; 3].map(&mut after), [LARGEST / 2.0, LARGEST, LARGEST]);
         let error = LossScale::new(dynamic(0.5)).unwrap_err().to_string();
         let expected = "`loss_scale.initial`: expected 1 or more, found 0.5";
         assert!(error.contains(expected), "{error}");
         assert_eq!(LossScale::new(dynamic(1.0)).unwrap().scale(), 1.0);
+    }
+
+    /// However large the first factor, 25 overflows find any that a run may have.
+    #[test]
+    fn the_largest_initial_factor_is_soon_in_range() {
+        let mut scale = LossScale::new(LossScaleConfig::Dynamic {
+            initial: f32::MAX,
+            growth_interval: 1,
+        })
+        .unwrap();
+        let overflows = (0..).take_while(|_| {
+            let above = scale.scale() > 1.0;
+            scale.record(false);
+            above
+        });
+        assert_eq!(overflows.count(), 25);
     }
 
     proptest! {

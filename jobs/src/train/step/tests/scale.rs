@@ -2,8 +2,10 @@
 
 use super::*;
 
-/// A loss, and a scale of it, that overflow until the scale is found.
-const HUGE: &str = "loss.normalisation={ sum = 1e10 }";
+/// A loss, and a scale of it, that overflow until the scale is found: with the largest factor that doubling reaches, too.
+const HUGE: &str = "loss.normalisation={ sum = 1e32 }";
+/// 2²⁴, to which the first overflow lowers any larger factor.
+const LARGEST: f32 = 16_777_216.0;
 const TOO_LARGE: &str = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1e38, growth_interval = 1000 } }";
 
 #[test]
@@ -29,8 +31,8 @@ fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     let before = state(&learner);
     let mut halved = 0;
     while learner.step(&batch(), &mut Team::solo()).unwrap().skipped {
+        assert_eq!(learner.loss_scale.scale(), LARGEST / 2f32.powi(halved));
         halved += 1;
-        assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(halved));
         assert!(state(&learner) == before && learner.optimizer.steps() == 0);
     }
     assert!(halved > 3, "more often than steps may be skipped: {halved}");
@@ -76,7 +78,8 @@ fn overflows_of_late_gradients_find_the_scale_too() {
         overflows += 1;
     }
     assert!(overflows > 3, "{overflows}");
-    assert_eq!(learner.loss_scale.scale(), 1e38 / 2f32.powi(overflows));
+    let found = LARGEST / 2f32.powi(overflows - 1);
+    assert_eq!(learner.loss_scale.scale(), found);
 }
 
 /// Of several groups each does some of the steps, and its scale is not kept when the run is left.

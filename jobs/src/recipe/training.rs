@@ -74,8 +74,8 @@ pub struct Training {
     /// End after so many validations in a row that were not better than the best one. Default: none.
     pub patience: Option<u64>,
     /// In half precision, this many steps in a row may be skipped because loss or gradient was not finite. Default 5.
-    /// In f32 the first one ends the run. Before the first good step overflows that lower a dynamic loss scale do not
-    /// count: they are how it is found.
+    /// In f32 the first one ends the run. Overflows that lower a dynamic loss scale do not count: they are how it is
+    /// found.
     pub max_skipped_steps: u32,
     /// A model file of the same network and channels whose weights are the initial values: of an earlier run, or of
     /// `squall model import`. Default: initial values follow from `seed`.

@@ -21,7 +21,6 @@ pub(super) fn work(
 ) -> Result<TrainReport> {
     let start = Instant::now();
     team.begin_timeline(run.recipe.training.trace_steps);
-    run.learner.find_scale_anew();
     team.link()?.begin(run.learner.network.parameters())?;
     // Dropped after `feed`, which its threads wait for.
     let mut loader;

@@ -20,15 +20,16 @@ impl Learner {
     }
 
     /// Counts a step as done or, if it had a `fault`, as skipped. The fault says which of `"loss"` and `"gradient"` was
-    /// not finite, and why. `scale_could_fall` says that the loss scale was still above its minimum when this step
-    /// overflowed.
+    /// not finite, and why. `lowers_scale` says that all there is to it may be the loss scale, which the step has lowered:
+    /// at the start of a run and whenever doubling went too far. Such a step does not count towards those that may be
+    /// skipped in a row; there are no more of them in a row than the scale can be halved.
     ///
     /// # Errors
     /// [`JobError::Diverged`] after more skipped steps in a row than allowed.
     pub(super) fn count(
         &mut self,
         fault: Option<(&str, String)>,
-        scale_could_fall: bool,
+        lowers_scale: bool,
     ) -> Result<()> {
         let progress = &mut self.progress;
         self.loss_fault = match &fault {
@@ -36,15 +37,13 @@ impl Learner {
             _ => None,
         };
         if let Some((what, why)) = fault {
-            // Until the first good step, overflows that lower the loss scale are part of the search for it.
-            let searching = !self.found_scale && what == "gradient" && scale_could_fall;
-            progress.skipped_in_row += u32::from(!searching);
+            progress.skipped_in_row += u32::from(!lowers_scale);
             progress.skipped += 1;
             tracing::warn!(
                 step = progress.step + 1,
                 "the {what} is not finite: step skipped ({why})"
             );
-            if progress.skipped_in_row > self.max_skipped && !searching {
+            if progress.skipped_in_row > self.max_skipped && !lowers_scale {
                 let steps = match progress.skipped_in_row {
                     1 => "1 step".to_string(),
                     many => format!("{many} steps in a row"),
@@ -56,7 +55,6 @@ impl Learner {
             }
         } else {
             progress.skipped_in_row = 0;
-            self.found_scale = true;
         }
         progress.step += 1;
         Ok(())

@@ -67,8 +67,6 @@ pub struct Learner {
     /// Allowed number of consecutive skipped steps.
     max_skipped: u32,
     pub(super) progress: LearnerProgress,
-    /// Whether the search for the loss scale is over: a step has changed the parameters.
-    found_scale: bool,
     /// Why the loss of the last step was not finite, if so.
     loss_fault: Option<String>,
     without_gradient: WithoutGradient,
@@ -139,7 +137,6 @@ impl Learner {
                 recipe.training.max_skipped_steps
             },
             progress: LearnerProgress::default(),
-            found_scale: false,
             loss_fault: None,
             without_gradient: WithoutGradient::Unknown,
             lag,
@@ -224,18 +221,11 @@ impl Learner {
     /// Restores the counters of an earlier part of the run.
     pub(super) fn resume_from(&mut self, progress: LearnerProgress) {
         // With a lag the first steps count as skipped, because they have no gradient to apply yet.
-        self.found_scale = progress.skipped + (self.lag as u64) < progress.step;
-        if self.found_scale {
+        if progress.skipped + (self.lag as u64) < progress.step {
             // Parameters without gradient were already reported after the run's first step.
             self.without_gradient = WithoutGradient::Settled;
         }
         self.progress = progress;
-    }
-
-    /// Restarts the search for the loss scale in a group that resumes a run: the earlier steps may have been other
-    /// groups'.
-    pub(super) fn find_scale_anew(&mut self) {
-        self.found_scale = false;
     }
 
     /// Memory besides parameters, gradients and state, in f32 values: the optimiser's workspace and the rounded kernel

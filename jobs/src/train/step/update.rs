@@ -31,6 +31,7 @@ impl Learner {
             skipped: true,
         };
         let scale_could_fall = self.loss_scale.can_fall();
+        let mut lowers_scale = false;
         let fault = if sums.not_finite == 0 {
             match self.update(&pending, sums, learning_rate, team)? {
                 Ok(norm) => {
@@ -49,6 +50,8 @@ impl Learner {
                         _ => pending.bad_field,
                     };
                     let field = team.first_to_say(field)?;
+                    // No scale helps against a field that is not finite.
+                    lowers_scale = scale_could_fall && field.is_none();
                     let field = field.map(|field| format!(", and {field}"));
                     Some(("gradient", format!("{error}{}", field.unwrap_or_default())))
                 }
@@ -64,7 +67,7 @@ impl Learner {
             let why = why.unwrap_or_else(|| "it does not say why".into());
             Some(("loss", format!("{many}{why}")))
         };
-        self.count(fault, scale_could_fall)?;
+        self.count(fault, lowers_scale)?;
         Ok(result)
     }
 

@@ -212,7 +212,6 @@ fn one_batch_that_is_not_finite_skips_the_whole_step() {
     let dynamic = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 4.0, growth_interval = 1000 } }";
     let two = "training.accumulate=2";
     let mut learner = learner(&[dynamic, two, "training.max_skipped_steps=2"]);
-    // The search for the loss scale is over then.
     assert!(!step_in_batches(&mut learner, 4, 2).skipped);
     let before = state(&learner);
     let broken = broken_batch();

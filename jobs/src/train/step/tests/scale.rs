@@ -1,6 +1,7 @@
 //! What the loss is multiplied by before the backward pass, and how that is found.
 
 use super::*;
+use squall_model::optim::LossScaleConfig;
 
 /// A loss, and a scale of it, that overflow until the scale is found: with the largest factor that doubling reaches, too.
 const HUGE: &str = "loss.normalisation={ sum = 1e32 }";
@@ -37,7 +38,7 @@ fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     }
     assert!(halved > 3, "more often than steps may be skipped: {halved}");
     assert!(state(&learner) != before);
-    // From now on as many in a row mean that training has diverged, though the scale could still fall.
+    // A field that is not finite counts at once: no scale helps against it, though it could still fall.
     let broken = broken_batch();
     for _ in 0..2 {
         assert!(learner.step(&broken, &mut Team::solo()).unwrap().skipped);
@@ -45,6 +46,29 @@ fn overflows_find_the_scale_of_the_loss_and_change_nothing() {
     let error = failure(&mut learner, &broken);
     assert!(error.contains("3 steps in a row"), "{error}");
     assert!(learner.loss_scale.can_fall());
+}
+
+/// Gradients that grow after many small ones, with which the scale has doubled far beyond.
+#[test]
+fn overflows_after_good_steps_lower_the_scale_too() {
+    let dynamic = |initial: f32| LossScaleConfig::Dynamic {
+        initial,
+        growth_interval: 1000,
+    };
+    let from_one = "precision={ compute = 'f32', loss_scale = { kind = 'dynamic', initial = 1.0, growth_interval = 1000 } }";
+    // So that the network stays what it is, though its gradients are huge.
+    let slow = "schedule.rate=1e-37";
+    let mut learner = learner(&[from_one, HUGE, slow, "training.max_skipped_steps=2"]);
+    let step = |learner: &mut Learner| learner.step(&batch(), &mut Team::solo()).unwrap();
+    assert!(!step(&mut learner).skipped);
+    learner.loss_scale = LossScale::new(dynamic(LARGEST)).unwrap();
+    let mut overflows = 0;
+    while step(&mut learner).skipped {
+        overflows += 1;
+    }
+    assert!(overflows > 3, "more often than may be skipped: {overflows}");
+    let progress = learner.progress;
+    assert_eq!((progress.skipped, progress.skipped_in_row), (overflows, 0));
 }
 
 /// As many steps as may be skipped are tried with the least scale, too.
@@ -90,7 +114,6 @@ fn a_group_finds_its_scale_from_any_step_on() {
         step: 6,
         ..LearnerProgress::default()
     });
-    learner.find_scale_anew();
     let mut overflows = 0;
     loop {
         learner.progress.step = 6 + 2 * overflows;

@@ -128,6 +128,42 @@ fn heights_that_are_blank_below_the_ground_hide_no_cyclones() {
     assert!(said.contains("Z1000 is blank in places"), "{said}");
 }
 
+/// The rate of 0 after the end of a cosine looks like any other in a log that nobody reads.
+#[test]
+fn steps_that_change_nothing_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let store = at("store");
+    let truth = fields.join("truth");
+    stage(&fields, &truth, &store, &["--block-days", "1"]);
+    let said = |name: &str, settings: &[&str]| {
+        let mut train = squall();
+        train.args(["train", "--recipe", "small", "--data", path(&store)]);
+        train.args(["--out", path(&at(name)), "--set", "training.steps=3"]);
+        let usual = ["network.width=0.1", "schedule.warmup_steps=0"];
+        for setting in usual.iter().chain(settings) {
+            train.arg("--set").arg(setting);
+        }
+        let output = train.output().expect("starts");
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    let cosine = said("cosine", &["schedule.decay=cosine", "schedule.t_max=1"]);
+    let told = "by `schedule.t_max` 2 of the run's 3 steps have a learning rate of 0";
+    assert!(cosine.contains(told), "{cosine}");
+    let pieces = [
+        "schedule.decay=piecewise",
+        "schedule.milestones=[2]",
+        "schedule.shares=[0.0]",
+    ];
+    let piecewise = said("piecewise", &pieces);
+    let told = "by `schedule.shares` 1 of the run's 3 steps have";
+    assert!(piecewise.contains(told), "{piecewise}");
+    let whole = said("whole", &["schedule.decay=cosine"]);
+    assert!(!whole.contains("learning rate of 0"), "{whole}");
+}
+
 /// The last line is not worth a training that is done: what --recipe names may be gone by then.
 #[test]
 fn a_recipe_that_is_gone_at_the_end_fails_no_training() {

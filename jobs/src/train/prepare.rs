@@ -77,6 +77,7 @@ impl<'a> Run<'a> {
         let total_steps = recipe.training.total_steps(of_epoch, of_step);
         if share.warns {
             warnings::long_warmup(recipe.schedule.warmup_steps, total_steps);
+            warnings::zero_rate(&recipe.schedule, total_steps);
             warnings::masks_not_read(recipe, store);
             for said in recipe.without_effect() {
                 tracing::warn!("{said}");

@@ -3,6 +3,8 @@
 use crate::recipe::{Recipe, Task};
 use squall_data::store::Split;
 use squall_data::{Class, Store};
+use squall_model::optim::Schedule;
+use squall_model::optim::schedule::Decay;
 
 /// Warns of classes missing from all training or all validation samples.
 pub(super) fn missing_classes(store: &Store) {
@@ -38,6 +40,21 @@ pub(super) fn long_warmup(warmup: u64, steps: u64) {
             "`schedule.warmup_steps` is {warmup} and the run has {steps} step{ending}: `schedule.rate` is {reached}"
         );
     }
+}
+
+/// Warns of steps at which the schedule has a rate of 0: they take their time and change nothing.
+pub(super) fn zero_rate(schedule: &Schedule, steps: u64) {
+    let idle = schedule.steps_at_zero(steps);
+    if idle == 0 {
+        return;
+    }
+    let (key, instead) = match schedule.decay {
+        Decay::Piecewise => ("schedule.shares", "a share above 0"),
+        _ => ("schedule.t_max", "a larger one, or `schedule.end` above 0"),
+    };
+    tracing::warn!(
+        "by `{key}` {idle} of the run's {steps} steps have a learning rate of 0, which changes nothing: expected {instead}"
+    );
 }
 
 /// Warns of training samples that a network of masks and boxes does not read because they have only masks.

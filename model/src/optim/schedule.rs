@@ -103,6 +103,26 @@ impl Schedule {
         (f64::from(self.rate) * share) as f32
     }
 
+    /// How many steps of `total` have a rate of 0 and change nothing: those after the end of poly or cosine, and those of
+    /// a share of 0.
+    pub fn steps_at_zero(&self, total: u64) -> u64 {
+        let left = |after: u64| total.saturating_sub(self.warmup_steps.saturating_add(after));
+        match self.decay {
+            Decay::Poly | Decay::Cosine if self.end > 0.0 => 0,
+            Decay::Poly if self.power == 0.0 => 0,
+            Decay::Poly | Decay::Cosine => self.t_max.map_or(0, left),
+            Decay::Piecewise => {
+                let ends = self.milestones.iter().skip(1).map(|&next| left(next));
+                let pieces = self.milestones.iter().zip(ends.chain([0]));
+                (pieces.zip(&self.shares))
+                    .filter(|(_, share)| **share == 0.0)
+                    .map(|((&from, after), _)| left(from) - after)
+                    .sum()
+            }
+            Decay::Constant | Decay::Exponential | Decay::Multistep => 0,
+        }
+    }
+
     fn passed(&self, after: u64) -> usize {
         self.milestones.iter().filter(|&&m| after >= m).count()
     }
@@ -287,6 +307,51 @@ mod tests {
             (6000, 3.875e-4),
         ] {
             assert_relative_eq!(best.rate(step, 7560), rate, max_relative = 1e-6);
+        }
+    }
+
+    #[test]
+    fn steps_that_change_nothing_are_counted() {
+        let of = |decay| Schedule {
+            decay,
+            warmup_steps: 3,
+            t_max: Some(5),
+            ..Schedule::default()
+        };
+        let shares = |shares: Vec<f32>| Schedule {
+            milestones: vec![2, 4, 9],
+            shares,
+            ..of(Decay::Piecewise)
+        };
+        let whole = Schedule {
+            t_max: None,
+            ..of(Decay::Cosine)
+        };
+        let above = Schedule {
+            end: 0.1,
+            ..of(Decay::Poly)
+        };
+        let flat = Schedule {
+            power: 0.0,
+            ..of(Decay::Poly)
+        };
+        // 3 steps of warm-up and 5 of the decay; shares change at steps 5, 7 and 12.
+        for (schedule, at_zero) in [
+            (of(Decay::Cosine), 12),
+            (of(Decay::Poly), 12),
+            (whole, 0),
+            (above, 0),
+            (flat, 0),
+            (of(Decay::Constant), 0),
+            (shares(vec![0.0, 0.5, 0.0]), 10),
+            (shares(vec![0.5, 0.0, 0.1]), 5),
+        ] {
+            assert_eq!(schedule.steps_at_zero(20), at_zero, "{schedule:?}");
+            for total in [1, 3, 6, 8, 9, 20] {
+                let rates = (0..total).map(|step| schedule.rate(step, total));
+                let zeros = rates.filter(|rate| *rate == 0.0).count() as u64;
+                assert_eq!(schedule.steps_at_zero(total), zeros, "{schedule:?}");
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 use super::*;
 use squall_data::Variable;
+use squall_data::normalise::NormalisationMethod;
 use squall_model::Backend;
 use squall_model::ops::loss::{Focal, Normalisation};
 
@@ -194,6 +195,35 @@ fn the_recipes_of_this_repository_are_valid() {
             "tiramisu"
         ]
     );
+}
+
+/// As mlcommons/hpc `deepcam` computes it, on the schedule of the best runs with a global batch of 128.
+#[test]
+fn the_recipe_deepcam_is_the_benchmarks() {
+    let named = |changes: &[&str]| {
+        let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        Recipe::named(Path::new("deepcam"), &changes).unwrap()
+    };
+    let recipe = named(&[]);
+    assert_eq!(recipe.data.normalisation, NormalisationMethod::MinMax);
+    assert_eq!(recipe.loss.normalisation, Normalisation::Pixels);
+    let training = &recipe.training;
+    assert_eq!(training.best_by, BestBy::SampleMeanIou);
+    let steps = training.passes() * 121_266.0 / 128.0;
+    assert!((steps - 9000.0).abs() < 10.0, "{steps}");
+    assert_eq!(recipe.optimiser, OptimizerConfig::mlperf_deepcam());
+    // 64 ranks of 2, 16 of 8 and one of 128 samples a step.
+    let whole = named(&["distributed.global_batch=128"]);
+    for schedule in [
+        recipe.scaled_schedule(64),
+        whole.scaled_schedule(16),
+        whole.scaled_schedule(1),
+    ] {
+        assert_eq!(schedule.rate, 1.55e-3);
+        assert_eq!((schedule.warmup_steps, schedule.end), (0, 0.0));
+    }
+    let alone = recipe.scaled_schedule(1).rate;
+    assert_eq!(alone, 1.55e-3 / 8.0);
 }
 
 #[test]

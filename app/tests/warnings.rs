@@ -128,6 +128,37 @@ fn heights_that_are_blank_below_the_ground_hide_no_cyclones() {
     assert!(said.contains("Z1000 is blank in places"), "{said}");
 }
 
+/// The rules of DeepCAM take the northward wind with its sign, so that they draw other cyclones in a mirrored field.
+#[test]
+fn masks_that_cannot_be_mirrored_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    // As above: there are cyclones in it.
+    let fields = simulate(folder.path(), 12, 3);
+    let labels = at("labels");
+    run(&["label", path(&fields), "--out", path(&labels), "--quiet"]);
+    let single = ["--block-days", "0", "--train-share", "0.9"];
+    stage(&fields, &labels, &at("ruled"), &single);
+    stage(&fields, &fields.join("truth"), &at("true"), &single);
+    let warns = |store: &str, mirror: bool| {
+        let mut train = squall();
+        train.args(["train", "--recipe", "small", "--data", path(&at(store))]);
+        train.args(["--out", path(&at(&format!("{store}-{mirror}")))]);
+        let mirror = format!("data.augmentation.mirror={mirror}");
+        for setting in ["training.steps=1", "network.width=0.1", mirror.as_str()] {
+            train.args(["--set", setting]);
+        }
+        let output = train.output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said.contains("deepcam drew the masks")
+    };
+    assert!(warns("ruled", true));
+    assert!(!warns("ruled", false));
+    // Nobody says what drew these.
+    assert!(!warns("true", true));
+}
+
 /// The rate of 0 after the end of a cosine looks like any other in a log that nobody reads.
 #[test]
 fn steps_that_change_nothing_are_told() {

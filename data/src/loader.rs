@@ -18,13 +18,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// Augmentation: random transforms that preserve labels, drawn anew for every sample and epoch.
+/// Augmentation: random transforms, drawn anew for every sample and epoch, of fields and labels alike. A roll keeps labels
+/// true; a mirror does so only of labels that know no hemisphere, which the cyclones of DeepCAM's rules do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Augmentation {
     /// Rotates the globe eastward by a random number of columns.
     pub roll: bool,
-    /// Swaps the hemispheres of half of the samples, on average, and negates their meridional winds.
+    /// Swaps the hemispheres of half of the samples, on average, and negates their meridional winds. DeepCAM's rules draw
+    /// cyclones from the signed wind, and would draw others in the mirrored field.
     pub mirror: bool,
 }
 

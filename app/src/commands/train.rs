@@ -1,12 +1,16 @@
 //! `squall train`: trains a model with a recipe on a sample store.
 
+use super::stage::origin::Origin;
 use crate::failure;
 use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, counted, duration};
 use crate::progress::Progress;
 use crate::{device, interrupt, logging, output, ranks};
 use clap::Args;
-use squall_data::Store;
+use squall_climate::detect::Method;
+use squall_data::store::Split;
+use squall_data::{Class, Store};
+use squall_jobs::recipe::Task;
 use squall_jobs::staging::folder_of_node;
 use squall_jobs::train::{Balance, Hardware, MlLog, Team};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_together};
@@ -43,6 +47,18 @@ pub struct Train {
     /// Print a summary as one JSON document.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Whether a network learns masks of cyclones from mirrored fields although the rules that drew them would draw others
+/// there. What drew them is known of stores whose origin says so.
+fn learns_mirrored_cyclones(recipe: &Recipe, store: &Store) -> bool {
+    let has_masks = recipe.task == Task::Segment || recipe.network.mask_classes > 0;
+    let mut counts = Class::ALL.iter().zip(store.class_counts(Split::Train));
+    let method = || Origin::read(store.folder())?.method();
+    recipe.data.augmentation.mirror
+        && has_masks
+        && counts.any(|(class, count)| *class == Class::TropicalCyclone && count > 0)
+        && method().is_some_and(Method::draws_by_signed_winds)
 }
 
 /// Training speed as a percentage of the matrix product rate of all `ranks`; `rate` is that of this one.
@@ -218,6 +234,12 @@ impl Train {
         let store = Arc::new(store);
         if team.is_first() {
             own_folder::check(&self.out, Holds::Training)?;
+            if learns_mirrored_cyclones(&recipe, &store) {
+                tracing::warn!(
+                    "`data.augmentation.mirror` is true and deepcam drew the masks: its cyclones follow the sign of the northward wind, and \
+                     those of a mirrored field are not the mirrored masks. Expected false: networks find cyclones less well for it"
+                );
+            }
         }
         let stop = interrupt::flag();
         let first = team.is_first();

@@ -107,6 +107,15 @@ impl Method {
         self != Self::Lows
     }
 
+    /// Whether its masks of cyclones follow winds with their signs, so that those of a field mirrored about the equator
+    /// are not the mirrored masks.
+    pub fn draws_by_signed_winds(self) -> bool {
+        match self {
+            Self::Deepcam => true,
+            Self::Tempest | Self::Percentile | Self::Bard | Self::Lows => false,
+        }
+    }
+
     /// Whether it finds rivers by moisture that moves, or may.
     pub fn moves_moisture(self) -> bool {
         match self {

@@ -14,7 +14,7 @@ pub struct DataSection {
     pub channels: Option<Vec<Variable>>,
     /// How values are normalised. Default `"mean-std"`.
     pub normalisation: NormalisationMethod,
-    /// Random changes of training samples that keep them true. Default none.
+    /// Random changes of training samples and their labels. Default none.
     pub augmentation: Augmentation,
     /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three
     /// hours. How many frames a clip has is `network.time_steps`.

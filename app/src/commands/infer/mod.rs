@@ -61,7 +61,8 @@ pub struct Infer {
     /// Average also over the field rolled eastward by this many columns; several separated by commas.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub roll: Vec<usize>,
-    /// Average also over the mirrored field: hemispheres exchanged, and the sign of northward winds.
+    /// Average also over the mirrored field: hemispheres exchanged, and the sign of northward winds. Not for cyclones of a
+    /// network that learnt masks of deepcam, which are not the mirrored ones there.
     #[arg(long)]
     pub mirror: bool,
     /// Only this split of a sample store: train, validation or test.

@@ -1,7 +1,7 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
 mod local;
-mod origin;
+pub(super) mod origin;
 mod reading;
 mod splits;
 mod summary;

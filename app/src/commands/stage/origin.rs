@@ -5,6 +5,7 @@ use crate::commands::label::masks::{THRESHOLDS, method_of};
 use crate::failure::Advice;
 use crate::input;
 use serde::{Deserialize, Serialize};
+use squall_climate::detect::Method;
 use squall_data::facts::FileFacts;
 use squall_data::mask_file::{About, MaskArchive};
 use squall_data::store::INDEX_FILE;
@@ -93,6 +94,11 @@ impl Origin {
         let text = std::fs::read(store.join(FILE)).ok()?;
         let origin: Self = serde_json::from_slice(&text).ok()?;
         (origin.format == FORMAT).then_some(origin)
+    }
+
+    /// The method that drew the masks, if they name one of ours.
+    pub fn method(&self) -> Option<Method> {
+        self.labels.as_ref()?.method.as_deref()?.parse().ok()
     }
 
     /// Writes it to its store, unless the same is already recorded.

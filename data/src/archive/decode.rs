@@ -94,6 +94,11 @@ impl Decoder {
         (stored * self.scale + self.offset) as f32
     }
 
+    /// Bytes of a value as [`stored`] reads it.
+    pub(super) fn stored_bytes(&self) -> usize {
+        if self.single { 4 } else { 8 }
+    }
+
     /// Decodes numbers that are exact as `f32`, in place.
     fn decode_single(&self, values: &mut [f32]) {
         let plain = self.scale == 1.0 && self.offset == 0.0 && self.valid.is_none();
@@ -193,6 +198,25 @@ fn valid_range(
 pub(crate) enum Stored {
     Single(Vec<f32>),
     Other(Vec<f64>),
+}
+
+impl Stored {
+    /// Bytes of the values in memory.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Single(values) => size_of_val(values.as_slice()),
+            Self::Other(values) => size_of_val(values.as_slice()),
+        }
+    }
+
+    /// The part of this index, of a number of equal parts.
+    pub(super) fn part(&self, index: usize, parts: usize) -> Self {
+        let range = |length: usize| index * (length / parts)..(index + 1) * (length / parts);
+        match self {
+            Self::Single(values) => Self::Single(values[range(values.len())].to_vec()),
+            Self::Other(values) => Self::Other(values[range(values.len())].to_vec()),
+        }
+    }
 }
 
 /// Reads the values at `extents` in their stored type.

@@ -9,6 +9,7 @@
 //! `derive` computes channels that the files lack.
 
 mod alias;
+mod blocks;
 mod build;
 mod candidate;
 mod classic;

@@ -1,5 +1,6 @@
 //! Safe access to the netCDF library: on one thread, with files kept open and attributes of any type.
 
+use super::blocks::Blocks;
 use super::classic;
 use crate::error::{DataError, FileFault, Result};
 use netcdf::types::{IntType, NcVariableType};
@@ -34,15 +35,21 @@ pub fn on_library_thread<T: Send>(act: impl FnOnce() -> T + Send) -> T {
 
 /// Recently read files, kept open; used only on the library's thread.
 pub(crate) struct FileCache {
-    files: Mutex<VecDeque<(usize, File)>>,
+    open: Mutex<Open>,
     room: usize,
+}
+
+#[derive(Default)]
+struct Open {
+    files: VecDeque<(usize, File)>,
+    blocks: Blocks,
 }
 
 impl FileCache {
     /// An empty cache with room for all files of a time: with less room, each would be reopened for every time.
     pub(crate) fn new(of_a_time: usize) -> Self {
         Self {
-            files: Mutex::default(),
+            open: Mutex::default(),
             room: of_a_time.clamp(OPEN_FILES, MOST_OPEN_FILES),
         }
     }
@@ -59,22 +66,36 @@ impl FileCache {
         check: impl FnOnce() -> Result<()> + Send,
         act: impl FnOnce(&File) -> Result<T> + Send,
     ) -> Result<T> {
+        self.with_blocks(id, path, check, |file, _| act(file))
+    }
+
+    /// As [`Self::with`]; `act` also gets the blocks of values that were read.
+    pub(super) fn with_blocks<T: Send>(
+        &self,
+        id: usize,
+        path: &Path,
+        check: impl FnOnce() -> Result<()> + Send,
+        act: impl FnOnce(&File, &mut Blocks) -> Result<T> + Send,
+    ) -> Result<T> {
         on_library_thread(|| {
-            // A panic elsewhere leaves the cache usable: it holds only open files.
-            let mut cached = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-            if let Some(at) = cached.iter().position(|(known, _)| *known == id) {
+            // A panic elsewhere leaves the cache usable: it holds only open files and whole blocks.
+            let mut cached = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+            let Open { files, blocks } = &mut *cached;
+            if let Some(at) = files.iter().position(|(known, _)| *known == id) {
                 // Moves it to the back; files are closed from the front.
-                let entry = cached.remove(at).expect("just found");
-                cached.push_back(entry);
+                let entry = files.remove(at).expect("just found");
+                files.push_back(entry);
             } else {
                 let file = open(path)?;
                 check()?;
-                if cached.len() == self.room {
-                    cached.pop_front();
+                if files.len() == self.room
+                    && let Some((closed, _)) = files.pop_front()
+                {
+                    blocks.forget(closed);
                 }
-                cached.push_back((id, file));
+                files.push_back((id, file));
             }
-            act(&cached.back().expect("just pushed").1)
+            act(&files.back().expect("just pushed").1, blocks)
         })
     }
 }

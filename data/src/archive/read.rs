@@ -323,20 +323,21 @@ impl Archive {
     ) -> Result<Array3<f32>> {
         let path = self.path(place);
         let check = || self.check_unchanged(place.file);
-        let stored = self.open.with(place.file, path, check, |netcdf| {
-            let gone = || {
-                DataError::unreadable(
-                    path,
-                    format!(
-                        "variable `{}` has gone since the file was scanned",
-                        source.name
-                    ),
-                )
-            };
-            let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
-            let extents = source.extents(place.at, levels);
-            decode::stored(path, &variable, extents, &source.decoder)
-        })?;
+        let stored = self
+            .open
+            .with_blocks(place.file, path, check, |netcdf, blocks| {
+                let gone = || {
+                    DataError::unreadable(
+                        path,
+                        format!(
+                            "variable `{}` has gone since the file was scanned",
+                            source.name
+                        ),
+                    )
+                };
+                let variable = netcdf.variable(&source.name).ok_or_else(gone)?;
+                blocks.read((place.file, path), &variable, source, (place.at, levels))
+            })?;
         let (rows, columns) = self.layout(place).file_shape;
         let shape = (levels.len(), rows, columns);
         decode::planes(path, stored, &source.decoder, shape, source.is_transposed())

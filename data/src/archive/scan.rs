@@ -45,11 +45,11 @@ pub(crate) struct FieldSource {
 }
 
 impl FieldSource {
-    /// The extents of the planes at a time index and some levels, if it has levels.
-    pub(crate) fn extents(&self, time: usize, levels: &Range<usize>) -> Vec<Extent> {
+    /// The extents of the planes at some times and some levels, if it has levels.
+    pub(crate) fn extents(&self, times: &Range<usize>, levels: &Range<usize>) -> Vec<Extent> {
         let at = |role: &Role| match role {
             Role::Lat | Role::Lon => Extent::from(..),
-            Role::Time => Extent::from(time),
+            Role::Time => Extent::from(times.clone()),
             Role::Level => Extent::from(levels.clone()),
             Role::Single => Extent::from(0),
         };

@@ -135,6 +135,8 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     assert_eq!(coverage.classes, [Class::ExtratropicalCyclone]);
     let rules = coverage.rules;
     assert_eq!(rules["masks.contour_rise_pa"], "200.0");
+    // Six degrees are less than 1.5 cells of five.
+    assert_eq!(rules["extratropical_wind_deg"], "7.5");
     assert!(core.contains(&rules["masks.warm_core"]), "{rules:?}");
 
     let (page, shown) = (at("page.html"), [path(&labels), path(&events)].join(":"));

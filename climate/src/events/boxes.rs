@@ -3,7 +3,7 @@
 use crate::error::Result;
 use crate::events::centre::move_to_lows;
 use crate::events::components::{Region, Run};
-use crate::events::cyclone_wind::look_around;
+use crate::events::cyclone_wind::{pressure_around, wind_around};
 use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
 use crate::events::{Event, EventDetails};
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
@@ -13,10 +13,11 @@ use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 /// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of
 /// sea-level pressure inside, where that is known, which is one box's of a class), its probability the box's
 /// confidence, and its cells, by which the tracker finds overlaps, are those of the grid whose centres lie in the box.
-/// Pressure, wind, moisture and vapour transport are extremes over the box, the wind of a tropical cyclone also over what
-/// is within [`crate::events::CYCLONE_WIND_DEG`] of its centre. What a box cannot tell stays blank: length, width,
-/// orientation, rain, and of a river its share over land and its rank, because most of its box is no river. Identities
-/// that the boxes came with are kept; a tracker gives its own.
+/// Moisture and vapour transport are extremes over the box, and so are pressure and wind of a river. Those of a cyclone
+/// are of what is within [`crate::events::cyclone_wind_deg`] of its centre: its box is much larger, and may hold other
+/// storms. Blank stays what a box cannot tell (length, width, orientation, rain, and of a river its share over land and
+/// its rank, because most of its box is no river), and pressure and wind of a cyclone whose centre is off a regional
+/// grid. Identities that the boxes came with are kept; a tracker gives its own.
 ///
 /// Boxes that lie off a regional grid are left out.
 ///
@@ -62,9 +63,15 @@ pub fn from_boxes(
     let places: Vec<(f64, f64)> = (found.iter())
         .map(|one| (one.event.lon_deg, one.event.lat_deg))
         .collect();
-    move_to_lows(&mut found, grid, fields);
-    for detected in &mut found {
-        look_around(&mut detected.event, grid, fields);
+    let have_lows = move_to_lows(&mut found, grid, fields);
+    for (detected, has_low) in found.iter_mut().zip(have_lows) {
+        let event = &mut detected.event;
+        if event.class.is_cyclone() {
+            event.max_wind_m_s = wind_around(event, grid, fields);
+            if !has_low {
+                event.min_psl_pa = pressure_around(event, grid, fields);
+            }
+        }
         let known = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = if detected.event.class.is_cyclone() {
             known

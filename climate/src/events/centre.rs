@@ -57,14 +57,15 @@ pub(super) fn move_to_eyes(
 
 /// Puts the centres of cyclones in boxes at minima of pressure inside: each minimum is one box's of a class, the
 /// deepest first, and of several boxes around it that whose middle is nearest. A box without a minimum of its own keeps
-/// its middle; pressure falls towards its edge where another low is near.
+/// its middle; pressure falls towards its edge where another low is near. Returns which have one.
 pub(super) fn move_to_lows(
     found: &mut [DetectedEvent],
     grid: &LatLonGrid,
     fields: &EventFields<'_>,
-) {
+) -> Vec<bool> {
+    let mut placed = vec![false; found.len()];
     let Some(psl) = fields.plane(Variable::Psl) else {
-        return;
+        return placed;
     };
     let mut lows: Vec<(f32, f64, usize, Cell)> = Vec::new();
     for (index, detected) in found.iter().enumerate() {
@@ -81,7 +82,6 @@ pub(super) fn move_to_lows(
             .then(a.2.cmp(&b.2))
     });
     let mut taken = BTreeSet::new();
-    let mut placed = vec![false; found.len()];
     for (_, _, index, cell) in lows {
         let class = found[index].event.class;
         if !placed[index] && taken.insert((class, of_low(psl, grid, cell))) {
@@ -89,6 +89,7 @@ pub(super) fn move_to_lows(
             centre_at(&mut found[index], cell, grid, psl);
         }
     }
+    placed
 }
 
 /// Minima of pressure in the region of a cyclone.

@@ -3,7 +3,7 @@
 mod boxes;
 mod centre;
 pub(crate) mod components;
-mod cyclone_wind;
+pub(crate) mod cyclone_wind;
 mod details;
 pub(crate) mod extract;
 mod gale_radius;
@@ -11,7 +11,7 @@ pub(crate) mod shape;
 
 pub use boxes::from_boxes;
 pub use components::{Region, Run, regions};
-pub use cyclone_wind::CYCLONE_WIND_DEG;
+pub use cyclone_wind::{CYCLONE_WIND_DEG, EXTRATROPICAL_WIND_DEG, cyclone_wind_deg};
 pub use details::EventDetails;
 pub(crate) use details::is_pole;
 pub use extract::{
@@ -53,11 +53,12 @@ pub struct Event {
     pub width_km: f64,
     /// Orientation of the major axis, degrees anticlockwise from east, in [0, 180).
     pub orientation_deg: f64,
-    /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre, if that is a cell and not the middle of a
-    /// box.
+    /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre; of one whose centre is the middle of a box
+    /// the lowest within [`cyclone_wind_deg()`] of it.
     pub min_psl_pa: Option<f64>,
-    /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known. Of a tropical cyclone the higher
-    /// one of that and of the highest within [`CYCLONE_WIND_DEG`] of its centre.
+    /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known. Of a tropical cyclone in a mask
+    /// the higher one of that and of the highest within [`cyclone_wind_deg()`] of its centre; of a cyclone in a box the
+    /// latter alone.
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water inside, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,

@@ -27,7 +27,7 @@ use clap::Args;
 use fields::Fields;
 use following::Following;
 use objects::Objects;
-use squall_climate::events::{CYCLONE_WIND_DEG, ExtractOptions};
+use squall_climate::events::{ExtractOptions, cyclone_wind_deg};
 use squall_climate::map::LandMask;
 use squall_climate::stream::EventStream;
 use squall_climate::track::TrackerOptions;
@@ -38,7 +38,7 @@ use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
-const METHOD: u32 = 8;
+const METHOD: u32 = 9;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;
@@ -328,9 +328,19 @@ impl Events {
             ],
             Objects::Boxes { .. } => vec![("min_confidence", self.confidence().to_string())],
         };
-        let of_wind = ("cyclone_wind_deg", CYCLONE_WIND_DEG.to_string());
+        let within = |class: Class| {
+            let radius_deg = cyclone_wind_deg(class, objects.grid());
+            // Axes in files are rounded, and so would be what follows from them.
+            radius_deg.map(|deg| ((1e4 * deg).round() / 1e4).to_string())
+        };
+        let mut of_wind = vec![("cyclone_wind_deg", within(Class::TropicalCyclone))];
+        if let Objects::Boxes { .. } = objects {
+            let radius = within(Class::ExtratropicalCyclone);
+            of_wind.push(("extratropical_wind_deg", radius));
+        }
+        let of_wind = (of_wind.into_iter()).filter_map(|(name, value)| Some((name, value?)));
         let named = |(name, value): (&str, String)| (name.to_string(), value);
-        (of_objects.into_iter().chain([of_wind]).map(named))
+        (of_objects.into_iter().chain(of_wind).map(named))
             .chain(tracking.rules())
             .chain(objects.made_by())
             .collect()

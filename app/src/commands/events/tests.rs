@@ -178,7 +178,8 @@ fn statistics_say_by_which_rules_they_were_made() {
     for (name, value) in [
         ("min_cyclone_km2", "30000"),
         ("min_river_km2", "300000"),
-        ("cyclone_wind_deg", "2"),
+        // 1.5 cells of ten degrees.
+        ("cyclone_wind_deg", "15"),
         ("tropical_cyclone.min_peak_wind_m_s", "17"),
         ("atmospheric_river.join_by_overlap", "true"),
     ] {

@@ -2,6 +2,8 @@
 
 use crate::closed_low::DomainEdge;
 use crate::error::Result;
+use crate::events::CYCLONE_WIND_DEG;
+use crate::events::cyclone_wind::holding_cells;
 use crate::label::{check_count, check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
@@ -58,7 +60,7 @@ impl Default for NodeThresholds {
             substitute_fall_m: 18.9,
             core_radius_deg: 6.5,
             core_search_deg: 1.0,
-            wind_radius_deg: 2.0,
+            wind_radius_deg: CYCLONE_WIND_DEG,
             domain_edge: DomainEdge::Open,
         }
     }
@@ -170,13 +172,11 @@ impl Default for TempestThresholds {
 impl NodeThresholds {
     pub(in crate::detect) fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
-        // One degree keeps the published search of one degree.
-        let few = if cell_deg > 1.0 { 1.5 * cell_deg } else { 0.0 };
         Self {
             contour_radius_deg: self.contour_radius_deg.max(2.5 * cell_deg),
             core_radius_deg: self.core_radius_deg.max(2.5 * cell_deg),
-            core_search_deg: self.core_search_deg.max(few),
-            wind_radius_deg: self.wind_radius_deg.max(few),
+            core_search_deg: holding_cells(self.core_search_deg, grid),
+            wind_radius_deg: holding_cells(self.wind_radius_deg, grid),
             ..self.clone()
         }
     }

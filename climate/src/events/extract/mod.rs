@@ -4,7 +4,7 @@ use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
 use crate::events::centre::move_to_eyes;
 use crate::events::components::{Region, regions};
-use crate::events::cyclone_wind::look_around;
+use crate::events::cyclone_wind::raise_wind;
 use crate::events::shape::{bounding_box_deg, measure};
 use crate::events::{Event, EventDetails};
 use crate::map::LandMask;
@@ -179,7 +179,7 @@ pub struct DetectedEvent {
 /// minimum inside), to a fraction of a cell by parabolas through its neighbours; other extremes are over the cells,
 /// precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa (U850,
 /// V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. That
-/// of a tropical cyclone is also looked for within [`crate::events::CYCLONE_WIND_DEG`] of its centre. Missing values are
+/// of a tropical cyclone is also looked for within [`crate::events::cyclone_wind_deg`] of its centre. Missing values are
 /// left out; where all are missing the property is blank.
 ///
 /// # Errors
@@ -222,7 +222,7 @@ pub fn extract_counting(
     }
     move_to_eyes(&mut found, grid, fields);
     for (_, detected) in &mut found {
-        look_around(&mut detected.event, grid, fields);
+        raise_wind(&mut detected.event, grid, fields);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
     }

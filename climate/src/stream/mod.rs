@@ -10,12 +10,14 @@
 //! computed and how often the run was interrupted changes no byte.
 
 mod folder;
+mod hours;
 mod ledger;
 mod results;
 mod river_places;
 mod seen;
 
 pub use folder::{Finished, RunFolder};
+pub use hours::hours_of;
 pub use ledger::Ledger;
 pub use results::{clear_results, is_result};
 use river_places::RiverPlaces;
@@ -264,26 +266,4 @@ impl EventStream {
 /// Volume of rain, km³, from a rate in m/s summed over km² and the hours that it fell.
 fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
     rain_m_s_km2 * 1e-3 * hours * 3600.0
-}
-
-/// Hours that a time of an axis represents: the shorter of its steps from the time before and to the next, so that a
-/// hole in the data does not count as time that a storm lasted; at most a day, and six hours if there is one time only.
-///
-/// # Example
-/// ```
-/// use squall_data::{Calendar, Time};
-/// let at = |h: i64| Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap().add_seconds(3600 * h);
-/// let times = [at(0), at(3), at(6), at(150)];
-/// let hours = [0, 1, 2, 3].map(|k| squall_climate::stream::hours_of(&times, k));
-/// assert_eq!(hours, [3.0, 3.0, 3.0, 24.0]);
-/// assert_eq!(squall_climate::stream::hours_of(&times[..1], 0), 6.0);
-/// ```
-pub fn hours_of(times: &[Time], index: usize) -> f64 {
-    let step = |from: Option<usize>| {
-        let (a, b) = (times.get(from?)?, times.get(from? + 1)?);
-        Some(b.hours_since(*a))
-    };
-    let steps = [step(index.checked_sub(1)), step(Some(index))];
-    let shorter = steps.into_iter().flatten().reduce(f64::min);
-    shorter.map_or(6.0, |hours| hours.min(24.0))
 }

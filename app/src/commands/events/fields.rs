@@ -7,7 +7,6 @@ use crate::skipped::Skipped;
 use ndarray::Array2;
 use squall_climate::detect::{DetectFields, TransportSource, Wanted};
 use squall_climate::stream::hours_of;
-use squall_data::gaps::median_step_seconds;
 use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
 
 /// Fields that events are described by, as far as the input has them.
@@ -25,8 +24,8 @@ pub const DESCRIBING: [Variable; 7] = [
 pub struct Fields {
     pub archive: Archive,
     pub variables: Vec<Variable>,
-    /// The common times, if not all times of events have fields.
-    common: Option<Common>,
+    /// The times that events and fields have in common, if not all times of events have fields.
+    common: Option<Vec<Time>>,
     /// Number of times of events without fields.
     pub absent: usize,
     missing: Missing,
@@ -34,41 +33,6 @@ pub struct Fields {
     /// The source of vapour transport, the same at all times: ranking rivers by two different quantities would be
     /// meaningless.
     transport: TransportSource,
-}
-
-/// A longer step that occurs this often in a row is the fields' own step rather than a gap.
-const IN_A_ROW: usize = 3;
-
-/// The times that events and fields have in common.
-struct Common {
-    times: Vec<Time>,
-    /// The usual step between them.
-    step_hours: f64,
-}
-
-impl Common {
-    /// `None` if fewer than two times define no step.
-    fn of(times: Vec<Time>) -> Option<Self> {
-        let step_hours = median_step_seconds(&times)? as f64 / 3600.0;
-        Some(Self { times, step_hours })
-    }
-
-    /// Hours represented by the fields of a time: at most the usual step, unless the fields have become less frequent.
-    /// A single time between two gaps does not have the usual step around it.
-    fn hours(&self, place: usize) -> f64 {
-        let hours = hours_of(&self.times, place);
-        let first = place.saturating_sub(IN_A_ROW);
-        let end = (place + IN_A_ROW + 1).min(self.times.len());
-        // This many equal steps in a row, among as many on either side, include one at the time itself.
-        let around = self.times[first..end].windows(2);
-        let steps: Vec<i64> = around.map(|pair| pair[1].seconds_since(pair[0])).collect();
-        let mut alike = steps.chunk_by(|a, b| a == b);
-        if alike.any(|same| same.len() >= IN_A_ROW) {
-            hours
-        } else {
-            hours.min(self.step_hours)
-        }
-    }
 }
 
 /// The fields at one time.
@@ -113,11 +77,8 @@ impl Fields {
         Ok(Self {
             archive,
             variables,
-            common: if absent == 0 {
-                None
-            } else {
-                Common::of(common)
-            },
+            // One alone has no step of its own.
+            common: (absent > 0 && common.len() > 1).then_some(common),
             absent,
             missing: Missing::default(),
             unread: Skipped::new(skip_bad, "is described without fields"),
@@ -159,8 +120,8 @@ impl Fields {
     /// Hours represented by the fields of a time, if they differ from those of the events.
     pub fn hours(&self, time: Time) -> Option<f64> {
         let common = self.common.as_ref()?;
-        let place = (common.times).binary_search_by_key(&0, |at| at.seconds_since(time));
-        Some(common.hours(place.ok()?))
+        let place = common.binary_search_by_key(&0, |at| at.seconds_since(time));
+        Some(hours_of(common, place.ok()?))
     }
 
     /// Whether there are fields at a time.
@@ -349,22 +310,6 @@ fn absences(variables: &[Variable], has_transport: bool) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use squall_data::Calendar;
-
-    #[test]
-    fn fields_that_become_rarer_count_for_longer_and_holes_do_not() {
-        let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
-        let hours = |all: &[i64]| -> Vec<f64> {
-            let times = all.iter().map(|hours| start.add_seconds(3600 * hours));
-            let common = Common::of(times.collect()).unwrap();
-            (0..all.len()).map(|place| common.hours(place)).collect()
-        };
-        // Every three hours, then every six.
-        let found = hours(&[0, 3, 6, 9, 12, 15, 21, 27, 33, 39]);
-        assert_eq!(found, [3.0, 3.0, 3.0, 3.0, 3.0, 3.0, 6.0, 6.0, 6.0, 6.0]);
-        // One time between two holes.
-        assert_eq!(hours(&[0, 3, 6, 9, 159, 309, 312, 315, 318]), [3.0; 9]);
-    }
 
     #[test]
     fn times_without_fields_are_told_and_more_where_wind_chooses() {

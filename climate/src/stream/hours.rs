@@ -42,7 +42,7 @@ pub fn hours_of(times: &[Time], index: usize) -> f64 {
 
 /// Half of the steps before and after a time, hours. In place of one that is a hole, because it is longer than the
 /// longest, or that is not there the other counts; `None` where both are so.
-fn half_of_both(steps_hours: [Option<f64>; 2], longest_hours: f64) -> Option<f64> {
+pub(crate) fn half_of_both(steps_hours: [Option<f64>; 2], longest_hours: f64) -> Option<f64> {
     let known = steps_hours.map(|step| step.filter(|hours| *hours <= longest_hours + 1e-9));
     match known {
         [Some(before), Some(after)] => Some(0.5 * (before + after)),

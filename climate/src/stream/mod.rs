@@ -17,6 +17,7 @@ mod river_places;
 mod seen;
 
 pub use folder::{Finished, RunFolder};
+pub(crate) use hours::half_of_both;
 pub use hours::hours_of;
 pub use ledger::Ledger;
 pub use results::{clear_results, is_result};

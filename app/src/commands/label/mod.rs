@@ -119,7 +119,7 @@ pub struct LabelSummary {
 const PRESET: &str = "default";
 /// Incremented whenever the same fields and thresholds give other labels, or masks record their provenance differently:
 /// a run of another version is restarted rather than resumed.
-const METHOD: u32 = 4;
+const METHOD: u32 = 5;
 
 /// Consequence of missing values.
 const NOT_LABELLED: &str =

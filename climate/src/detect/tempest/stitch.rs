@@ -4,6 +4,7 @@ use super::nodes::Node;
 use super::thresholds::StitchThresholds;
 use crate::error::{ClimateError, Result};
 use crate::label::settled::{Accepted, Point, Settled};
+use crate::stream::half_of_both;
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
@@ -215,13 +216,11 @@ impl Stitcher {
         };
         let t = &self.thresholds;
         let needed_hours = t.threshold_points as f64 * t.published_step_hours;
-        let steps = points.iter().flat_map(|point| point.steps_hours).flatten();
-        let usual_hours = steps
-            .fold(f64::INFINITY, f64::min)
-            .max(t.published_step_hours);
         let mut passed_hours = [0.0; 3];
         for point in &points {
-            let stands_for = point.hours(usual_hours);
+            // A step over which no track goes is a hole of the series.
+            let stands_for = half_of_both(point.steps_hours, t.max_gap_hours);
+            let stands_for = stands_for.unwrap_or(t.published_step_hours);
             for (sum, passed) in passed_hours.iter_mut().zip(passes(&point.node, t)) {
                 *sum += if passed { stands_for } else { 0.0 };
             }
@@ -231,18 +230,6 @@ impl Stitcher {
         if points.len() > 1 && lasts && sums.all(|sum| *sum >= needed_hours - 1e-6) {
             let kept = points.into_iter().map(|point| (point.index, point.node));
             self.settled.accept(track, kept.collect());
-        }
-    }
-}
-
-impl TrackNode {
-    /// The hours that it stands for: half of the steps on both sides, none of which counts more than is usual, as a hole
-    /// of the series would.
-    fn hours(&self, usual_hours: f64) -> f64 {
-        match self.steps_hours {
-            [Some(before), Some(after)] => 0.5 * (before.min(usual_hours) + after.min(usual_hours)),
-            [Some(one), None] | [None, Some(one)] => one.min(usual_hours),
-            [None, None] => usual_hours,
         }
     }
 }
@@ -340,6 +327,30 @@ mod tests {
         assert_eq!((tracks(&first, 60), tracks(&first, 54)), (1, 0));
         let then: Vec<i64> = (10..29).map(|k| 6 * k + 3).collect();
         assert_eq!((tracks(&then, 54), tracks(&then, 48)), (1, 0));
+    }
+
+    #[test]
+    fn steps_of_six_and_twelve_hours_make_no_storm_longer() {
+        // A storm that is seen until an hour of a series with these steps, time after time.
+        let tracks = |steps: &[i64], last_hour: i64| {
+            let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
+            let mut stitcher = Stitcher::new(&StitchThresholds::default());
+            let mut hour = 0;
+            for index in 0..40 {
+                let seen = (hour <= last_hour).then(|| node(15.0, 10.0));
+                let time = start.add_seconds(3600 * hour);
+                stitcher
+                    .push(index, time, seen.into_iter().collect())
+                    .unwrap();
+                hour += steps[index % steps.len()];
+            }
+            stitcher.finish().tracks
+        };
+        // At 0, 6, 18, 24, 36, 42 and 54 hours: six, and six times nine.
+        assert_eq!((tracks(&[6, 12], 54), tracks(&[6, 12], 42)), (1, 0));
+        // At 0, 12, ... 60 hours, and with six in the middle once: four times twelve, and twice nine.
+        assert_eq!((tracks(&[12], 60), tracks(&[12], 48)), (1, 0));
+        assert_eq!(tracks(&[12, 12, 6, 12, 12], 54), 1);
     }
 
     #[test]

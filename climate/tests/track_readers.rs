@@ -284,13 +284,27 @@ fn hurdat2_gives_the_strength_and_energy_that_nhc_tells() {
     );
     assert!(table.notes.is_empty(), "{:?}", table.notes);
     let grid = LatLonGrid::global(181, 360).unwrap();
-    let events = import::events(&table, &grid, &LandMask::natural_earth(&grid));
+    let events = import::events(&table, &LandMask::natural_earth(&grid));
     let track = &from_events(&events)[0];
     let knots = track.max_wind_m_s.unwrap() * 3600.0 / 1852.0;
     assert!((knots - 150.0).abs() < 1e-9, "{knots}");
     assert_eq!(track.min_psl_pa, Some(90_200.0));
     let energy = track.details.ace_1e4_kt2.unwrap();
     assert!((energy - 20.0).abs() < 0.1, "{energy}");
+}
+
+/// Katrina came to land in Florida and in Louisiana. On 3.8 by 5 degrees the middles of the cells of both are sea.
+#[test]
+fn landfalls_are_those_of_the_places_on_every_grid() {
+    let table = read(katrina(), &ReadOptions::default()).unwrap();
+    for (rows, columns) in [(721, 1440), (181, 360), (48, 72)] {
+        let grid = LatLonGrid::global(rows, columns).unwrap();
+        let events = import::events(&table, &LandMask::natural_earth(&grid));
+        let details = &from_events(&events)[0].details;
+        assert_eq!(details.landfalls, Some(2), "{rows} x {columns}");
+        let first = details.landfall.unwrap();
+        assert_eq!((first.lat_deg, first.lon_deg.round()), (25.9, 280.0));
+    }
 }
 
 /// The rows of HURDAT2 as lines of ATCF, three for each point as of a storm with all radii.

@@ -65,7 +65,7 @@ impl EventDetails {
         let land_km2 = on_land().map(|(j, _)| areas[j]).sum::<f64>() + 0.0;
         details.land_share = Some((land_km2 / region.area_km2(areas).max(1e-9)).min(1.0));
         let place = if event.class.is_cyclone() {
-            land.is_land(grid.nearest(event.lat_deg, event.lon_deg))
+            land.is_land_at(event.lat_deg, event.lon_deg)
                 .then_some((event.lat_deg, event.lon_deg))
         } else {
             let at = |(j, i): (usize, usize)| (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -117,4 +117,30 @@ fn touches_edge(region: &Region, grid: &LatLonGrid) -> bool {
             || (north && run.row as usize + 1 == rows)
             || (!grid.is_periodic() && (run.first == 0 || run.end as usize == columns))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::events::{EventFields, from_boxes};
+    use crate::map::LandMask;
+    use squall_data::{BoxClass, Calendar, GeoBox, LatLonGrid, Time};
+
+    /// At the mouth of the Mississippi; the middle of its cell is sea.
+    #[test]
+    fn a_cyclone_is_over_land_where_its_centre_is() {
+        let grid = LatLonGrid::global(48, 72).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        assert!(!land.is_land(grid.nearest(29.5, 270.4)));
+        let time = Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap();
+        let fields = EventFields {
+            land: Some(&land),
+            ..EventFields::default()
+        };
+        let is_over_land = |lat: f64| {
+            let geo = GeoBox::around(BoxClass::TropicalCyclone, (lat, 270.4), (4.0, 4.0));
+            let found = from_boxes(time, &[geo.into()], &grid, &fields).unwrap();
+            found[0].event.details.land_lat_deg.is_some()
+        };
+        assert_eq!((is_over_land(29.5), is_over_land(28.2)), (true, false));
+    }
 }

@@ -5,10 +5,11 @@ use crate::map::projection::signed_longitude;
 use ndarray::Array2;
 use squall_data::LatLonGrid;
 
-/// Which cells of a grid are land: those whose centre is.
+/// Which cells of a grid are land: those whose centre is. And which places are, on whatever grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LandMask {
     land: Array2<bool>,
+    coastline: Coastline,
 }
 
 impl LandMask {
@@ -52,12 +53,22 @@ impl LandMask {
                 }
             }
         }
-        Self { land }
+        Self {
+            land,
+            coastline: coastline.clone(),
+        }
     }
 
     /// Whether a cell (row, column) is land.
     pub fn is_land(&self, cell: (usize, usize)) -> bool {
         self.land[cell]
+    }
+
+    /// Whether a place is land, wherever in its cell it lies: on coarse grids cells hold both.
+    pub fn is_land_at(&self, lat_deg: f64, lon_deg: f64) -> bool {
+        let crossings = crossings(&self.coastline, lat_deg);
+        let lon_deg = signed_longitude(lon_deg);
+        crossings.partition_point(|&crossing| crossing <= lon_deg) % 2 == 1
     }
 
     /// Rows and columns.
@@ -114,11 +125,27 @@ mod tests {
                 expected,
                 "{lat} {lon}"
             );
+            assert_eq!(land.is_land_at(lat, lon), expected, "{lat} {lon}");
         }
         let areas = grid.row_areas_km2();
         let cells = land.land.indexed_iter().filter(|(_, land)| **land);
         let km2: f64 = cells.map(|((j, _), _)| areas[j]).sum();
         // The Earth's land is 149 million km², with Antarctica's ice shelves some 1.5 more.
         assert!((km2 / 149e6 - 1.0).abs() < 0.03, "{km2} km²");
+    }
+
+    #[test]
+    fn places_are_what_cells_around_them_are() {
+        let grid = LatLonGrid::global(91, 120).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        for ((j, i), is_land) in land.land.indexed_iter() {
+            let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+            assert_eq!(land.is_land_at(lat, lon), *is_land, "{lat} {lon}");
+        }
+        // The mouth of the Mississippi is land, and the sea beside it is not; one cell of 3.8 by 5 degrees holds both.
+        let grid = LatLonGrid::global(48, 72).unwrap();
+        let land = LandMask::natural_earth(&grid);
+        assert_eq!(grid.nearest(29.5, 270.4), grid.nearest(28.2, 270.4));
+        assert!(land.is_land_at(29.5, 270.4) && !land.is_land_at(28.2, 270.4));
     }
 }

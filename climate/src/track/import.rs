@@ -4,7 +4,7 @@ use super::readers::{ImportedPoint, TrackTable};
 use super::{Identity, Track};
 use crate::events::Event;
 use crate::map::LandMask;
-use squall_data::{LatLonGrid, Time};
+use squall_data::Time;
 use std::collections::{BTreeMap, HashSet};
 
 /// The most hours between two points that count: a hole in a track is not a time that the storm lasted.
@@ -16,7 +16,7 @@ const USUAL_HOURS: f64 = 6.0;
 /// The points of tracks as events, by time and track.
 ///
 /// Tracks are numbered from 1 in the order in which they begin, then from south to north. A point is over land if its
-/// cell of `grid` is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its
+/// place is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its
 /// neighbours on the track, of those that have a wind where some have: best tracks have points between those at which
 /// the wind is told, and at landfall, and a storm's energy must not depend on them.
 ///
@@ -27,9 +27,9 @@ const USUAL_HOURS: f64 = 6.0;
 /// use squall_data::LatLonGrid;
 /// let grid = LatLonGrid::global(181, 360).unwrap();
 /// let none = TrackTable::of_events(&[]);
-/// assert!(import::events(&none, &grid, &LandMask::natural_earth(&grid)).is_empty());
+/// assert!(import::events(&none, &LandMask::natural_earth(&grid)).is_empty());
 /// ```
-pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Event> {
+pub fn events(table: &TrackTable, land: &LandMask) -> Vec<Event> {
     let ids = numbers(table);
     let mut events = table.events();
     let hours = table.tracks.iter().flat_map(|track| {
@@ -47,7 +47,7 @@ pub fn events(table: &TrackTable, grid: &LatLonGrid, land: &LandMask) -> Vec<Eve
     if let Some(zero) = events.first().map(|event| event.time) {
         events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
     }
-    tell_land(&mut events, grid, land);
+    tell_land(&mut events, land);
     events
 }
 
@@ -89,7 +89,7 @@ fn numbers(table: &TrackTable) -> Vec<Option<u64>> {
 /// The events of a table in the order of time, completed by what tables of other programs lack (the hours that a row
 /// represents, and land; each only if no row has it), and the number of rows that were left out because they repeat a
 /// time of their track.
-pub fn complete(mut events: Vec<Event>, grid: &LatLonGrid, land: &LandMask) -> (Vec<Event>, usize) {
+pub fn complete(mut events: Vec<Event>, land: &LandMask) -> (Vec<Event>, usize) {
     let Some(zero) = events.first().map(|event| event.time) else {
         return (events, 0);
     };
@@ -109,7 +109,7 @@ pub fn complete(mut events: Vec<Event>, grid: &LatLonGrid, land: &LandMask) -> (
         .iter()
         .all(|event| event.details.land_share.is_none())
     {
-        tell_land(&mut events, grid, land);
+        tell_land(&mut events, land);
     }
     (events, repeated)
 }
@@ -132,9 +132,9 @@ fn tell_hours(events: &mut [Event]) {
     }
 }
 
-fn tell_land(events: &mut [Event], grid: &LatLonGrid, land: &LandMask) {
+fn tell_land(events: &mut [Event], land: &LandMask) {
     for event in events {
-        let on_land = land.is_land(grid.nearest(event.lat_deg, event.lon_deg));
+        let on_land = land.is_land_at(event.lat_deg, event.lon_deg);
         let details = &mut event.details;
         details.land_share = Some(f64::from(u8::from(on_land)));
         if on_land {
@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::track::from_events;
     use crate::track::readers::{ImportedTrack, TrackFormat};
-    use squall_data::{Calendar, Class};
+    use squall_data::{Calendar, Class, LatLonGrid};
 
     fn track(name: &str, points: &[(i64, f64, f64)]) -> ImportedTrack {
         let start = Time::new(Calendar::Standard, 2005, 8, 24, 0, 0, 0).unwrap();
@@ -221,7 +221,7 @@ mod tests {
             notes: Vec::new(),
             covers: None,
         };
-        let events = events(&table, &grid, &land);
+        let events = events(&table, &land);
         let ids: Vec<Option<u64>> = events.iter().map(|event| event.track_id).collect();
         assert_eq!(ids, [1, 1, 2, 2, 2, 2].map(Some));
         let hours: Vec<f64> = events
@@ -263,7 +263,7 @@ mod tests {
                 notes: Vec::new(),
                 covers: None,
             };
-            let tracks = from_events(&events(&table, &grid, &land));
+            let tracks = from_events(&events(&table, &land));
             tracks[0].details.ace_1e4_kt2.unwrap()
         };
         let at = |hours: i64| (hours, 15.0, 320.0);
@@ -291,12 +291,12 @@ mod tests {
             notes: Vec::new(),
             covers: None,
         };
-        let expected = events(&table, &grid, &land);
+        let expected = events(&table, &land);
         let mut rows = table.events();
         rows.iter_mut()
             .for_each(|row| row.track_id = row.track_id.map(|id| id + 1));
         rows.push(rows[1].clone());
-        let (found, repeated) = complete(rows, &grid, &land);
+        let (found, repeated) = complete(rows, &land);
         // Shapes are not known, and what is not known is not equal to itself.
         assert_eq!(
             (format!("{found:?}"), repeated),
@@ -306,7 +306,7 @@ mod tests {
         let mut ours = found;
         ours.iter_mut()
             .for_each(|row| row.details.hours = Some(3.0));
-        let (again, repeated) = complete(ours.clone(), &grid, &land);
+        let (again, repeated) = complete(ours.clone(), &land);
         assert_eq!((format!("{again:?}"), repeated), (format!("{ours:?}"), 0));
     }
 }

@@ -186,7 +186,7 @@ impl Events {
         if is_ours && self.wind_column.is_none() {
             let events = table::read_events(path, calendar);
             let events = events.map_err(|error| without_points(error, path))?;
-            let (events, repeated) = import::complete(events, grid, &land);
+            let (events, repeated) = import::complete(events, &land);
             if repeated > 0 {
                 tracing::warn!(
                     "{}: {repeated} rows repeat a time of their track and are left out",
@@ -208,7 +208,7 @@ impl Events {
         for note in &found.notes {
             tracing::warn!("{}: {note}", self.masks);
         }
-        let events = import::events(&found, grid, &land);
+        let events = import::events(&found, &land);
         let mut tracks = from_events(&events);
         import::identify(&mut tracks, &found);
         Ok((found.format, events, tracks))

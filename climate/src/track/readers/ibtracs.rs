@@ -181,7 +181,7 @@ mod tests {
         // The energy of the points with a tropical wind, each of its own six hours.
         let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
         let land = crate::map::LandMask::natural_earth(&grid);
-        let events = crate::track::import::events(&table, &grid, &land);
+        let events = crate::track::import::events(&table, &land);
         let tracks = crate::track::from_events(&events);
         let energy = |track: usize| tracks[track].details.ace_1e4_kt2.unwrap();
         let expected = 1e-4 * (70.0f64.powi(2) + 80.0f64.powi(2));

@@ -276,7 +276,7 @@ mod tests {
         // Without a wind all points stand for their time, whatever their status.
         let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
         let land = crate::map::LandMask::natural_earth(&grid);
-        let events = crate::track::import::events(&table, &grid, &land);
+        let events = crate::track::import::events(&table, &land);
         let hours = events.iter().filter(|e| e.details.hours.is_some()).count();
         assert_eq!((hours, events.len()), (4, 4));
     }

@@ -48,7 +48,8 @@ fn a_pass_looks_at_no_other_channels_than_it_says() {
         let found: usize = whole.1.iter().map(|l| l.labelled.objects.len()).sum();
         assert!(found > 60, "{method}: {found}");
         let needed = labels(&|snapshot, pass| only(&snapshot, method.channels_in(pass)));
-        assert!(whole == needed, "{method}");
+        // As text: boxes have no length, and what is not a number equals nothing.
+        assert!(format!("{whole:?}") == format!("{needed:?}"), "{method}");
         let mut both = [Pass::First, Pass::Second]
             .map(|pass| method.channels_in(pass).to_vec())
             .concat();

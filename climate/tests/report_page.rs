@@ -8,6 +8,7 @@ use squall_climate::report::{
     FieldInfo, Frame, FrequencyMap, Provenance, ReportBuilder, ReportInput, ReportOptions, Score,
     Source, SourceKind, SourceWind, select_frames,
 };
+use squall_climate::track::Fate;
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -426,6 +427,25 @@ fn ranks_by_a_proxy_are_called_so() {
     let has = |html: &str| said.map(|sentence| html.contains(sentence));
     assert_eq!(has(&page(None)), [true; 2]);
     assert_eq!(has(&page(Some(856.0))), [false; 2]);
+}
+
+/// The number of river tracks was told as if it were one of rivers.
+#[test]
+fn rivers_in_pieces_are_called_so() {
+    let world = World::new(48, 96, 8);
+    let page = |fate: Option<Fate>| {
+        let (events, mut tracks) = world.found_by(SourceKind::Heuristic);
+        for track in (tracks.iter_mut()).filter(|t| t.class == Class::AtmosphericRiver) {
+            track.fate = fate.unwrap_or(track.fate);
+        }
+        let mut input = ReportInput::new("Pieces", world.grid.clone());
+        let source = Source::new(SourceKind::Heuristic, events, tracks);
+        input.sources.push(source);
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let said = "pieces between mergers: 100 % of the tracks of the heuristic split from another";
+    assert!(page(Some(Fate::Merge)).contains(said));
+    assert!(!page(None).contains("pieces between mergers"));
 }
 
 /// Best tracks of early years and boxes often have no wind: their storms are not all tropical storms.

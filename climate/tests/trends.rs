@@ -309,6 +309,39 @@ fn years_of_unknown_winds_are_missing_and_not_calm() {
     assert!(trends_page(&found, "winds", "").contains("26 years, 1975 to 2000"));
 }
 
+/// Every other river is a piece that lasts no time: the mean of all had been 1.5 days.
+#[test]
+fn pieces_of_rivers_have_no_lifetime_and_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 0);
+    let file = folder.path().join("tracks.csv");
+    let table = fs::read_to_string(&file).unwrap();
+    let mut rows = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
+    let mut is_piece = false;
+    for row in table.lines().skip(1) {
+        let mut cells: Vec<&str> = row.split(',').collect();
+        is_piece ^= cells[1] == "atmospheric_river";
+        if cells[1] == "atmospheric_river" && is_piece {
+            cells[3] = cells[2];
+            rows.push(cells.join(",") + ",split,merge");
+        } else {
+            rows.push(format!("{row},genesis,lysis"));
+        }
+    }
+    fs::write(&file, rows.join("\n") + "\n").unwrap();
+    let found = of(folder.path(), None, &options()).unwrap();
+    for (quantity, value) in [
+        (Quantity::RiverTracks, 12.0),
+        (Quantity::RiverLifetime, 3.0),
+    ] {
+        let values = &row(&found, quantity, Group::ALL).values;
+        assert_eq!(*values, vec![Some(value); 40], "{quantity:?}");
+    }
+    let note = "Numbers of atmospheric rivers are of pieces between mergers: 50 % of the tracks of run split from \
+                another river or ended in one. Lifetimes leave them out.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+}
+
 #[test]
 fn few_years_months_and_what_a_run_does_not_have() {
     let folder = tempfile::tempdir().unwrap();

@@ -59,7 +59,7 @@ pub use quantity::{About, Kind, Quantity};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
-pub(crate) use unequal::quantity_names;
+pub(crate) use unequal::{NO_LIFETIME, quantity_names};
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
@@ -78,7 +78,7 @@ use period::note_year;
 use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;
-use unequal::{lacking, note_classes, note_continued, note_unknown_years};
+use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years};
 
 /// One run, or the members of an ensemble, and which of their years are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -324,6 +324,7 @@ impl Plan {
         note_classes(names, sides, &mut notes);
         note_unknown_years(names, sides, &mut notes);
         note_continued(names, sides, &mut notes);
+        note_pieces(names, sides, &mut notes);
         let whole_year = selection.whole_year();
         let changes = changes(names, sides, (&design, goes_on), whole_year, &mut notes)?;
         notes.extend(mask_size::note(names, sides, &changes));

@@ -4,7 +4,11 @@
 use super::names::{Names, grouped};
 use super::side::Ensemble;
 use super::{Quantity, Side, words};
+use crate::track::{Pieces, note_of_pieces};
 use squall_data::Class;
+
+/// What is said of the lifetimes of pieces of rivers.
+pub(crate) const NO_LIFETIME: &str = "Lifetimes leave them out.";
 
 /// Members whose years are listed.
 const MOST: usize = 5;
@@ -68,6 +72,20 @@ pub(super) fn note_continued(names: &Names, sides: [&Ensemble; 2], notes: &mut V
             "In the compared years of {label} {tracks} there after a hole in the data: a storm that a hole cuts counts twice."
         ));
     }
+}
+
+/// Notes which share of the tracks of rivers are pieces, where rivers are compared.
+pub(super) fn note_pieces(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
+    let class = Class::AtmosphericRiver;
+    if !sides.iter().all(|side| side.tells(class)) {
+        return;
+    }
+    let of = |(label, side): (&str, &Ensemble)| {
+        let runs = side.members().iter().map(|run| run.pieces);
+        (label.to_string(), runs.fold(Pieces::default(), Pieces::and))
+    };
+    let of: Vec<(String, Pieces)> = names.labels().into_iter().zip(sides).map(of).collect();
+    notes.extend(note_of_pieces(&of).map(|note| format!("{note} {NO_LIFETIME}")));
 }
 
 /// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.

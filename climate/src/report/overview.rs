@@ -8,6 +8,7 @@ use crate::report::page::{Page, Section};
 use crate::report::summary::{Object, is_tracked, mean_per_time, objects};
 use crate::report::{BoxSource, Source, SourceKind, SourceWind, class_css, class_word};
 use crate::statistics::Basin;
+use crate::track::{Pieces, note_of_pieces};
 use squall_data::Class;
 use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
@@ -313,6 +314,14 @@ fn ranks(page: &Page<'_>) -> Option<String> {
     })
 }
 
+/// Which share of the tracks of rivers are pieces.
+fn pieces(page: &Page<'_>) -> Option<String> {
+    let sources = page.input.sources.iter();
+    let of = sources.map(|s| (page.in_sentence(s.kind), Pieces::of(&s.tracks)));
+    let note = note_of_pieces(&of.collect::<Vec<_>>())?;
+    Some(format!("{note} Their lifetimes are those of the pieces."))
+}
+
 /// A warning for each class that some sources count by tracks and others by objects of each time: such numbers must not
 /// be compared.
 fn countings(page: &Page<'_>) -> Vec<String> {
@@ -357,6 +366,7 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
     out.extend(winds(page));
     out.extend(ranks(page));
     out.extend(countings(page));
+    out.extend(pieces(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());

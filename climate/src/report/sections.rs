@@ -203,7 +203,7 @@ fn distributions(page: &Page<'_>) -> Option<Section> {
         id: "distributions".into(),
         nav: "Intensity, size".into(),
         heading: "Intensity, lifetime and size".into(),
-        lead: "One value per object: its extreme over its life. Lifetimes of objects that touch the first or last time are cut short.".into(),
+        lead: "One value per object: its extreme over its life. Lifetimes of objects that touch the first or last time are cut short, and so are those of rivers that meet others.".into(),
         html,
     })
 }

@@ -13,6 +13,7 @@ mod links;
 mod matching;
 mod open_track;
 mod options;
+mod pieces;
 pub mod readers;
 #[cfg(test)]
 pub(crate) mod testdata;
@@ -22,6 +23,7 @@ pub use details::{Landfall, MOST_RELATIVES, TrackDetails};
 pub use from_events::from_events;
 pub use identity::Identity;
 pub use options::{Linking, TrackerOptions};
+pub(crate) use pieces::{Pieces, is_piece, note_of_pieces};
 pub use tracker::{Step, Tracker};
 
 use crate::events::Event;

@@ -2,9 +2,11 @@
 
 use crate::compare::words::years_in_words;
 use crate::compare::{
-    Coverage, Quantity, Side, SideOptions, grouped, note_of_run, period, quantity_names,
+    Coverage, NO_LIFETIME, Quantity, Side, SideOptions, grouped, note_of_run, period,
+    quantity_names,
 };
 use crate::error::Result;
+use crate::track::note_of_pieces;
 
 /// The quantities of the classes that a run's tables cover.
 pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
@@ -37,7 +39,7 @@ pub(super) fn of_years(
 }
 
 /// Adds notes on what the tables lack (columns, values of whole years, values of some tracks or events), on areas that
-/// are no size of a storm, and on tracks that a hole in the data cuts.
+/// are no size of a storm, on tracks that a hole in the data cuts, and on pieces of rivers.
 pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     let (known, lacking): (Vec<Quantity>, Vec<Quantity>) =
         told(side).partition(|quantity| side.knows(*quantity));
@@ -84,4 +86,6 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
             side.continued
         ));
     }
+    let pieces = note_of_pieces(&[(label.to_string(), side.pieces)]);
+    notes.extend(pieces.map(|note| format!("{note} {NO_LIFETIME}")));
 }

@@ -208,6 +208,46 @@ fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
     assert!((sum(&genesis.b) - 2.0 * sum(&genesis.a)).abs() < 1e-9 * sum(&genesis.b));
 }
 
+/// Rivers that meet others are several tracks: their mean lifetime had been that of the pieces.
+#[test]
+fn pieces_of_rivers_count_and_have_no_lifetime() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let both = ["split,lysis", "genesis,merge"];
+    for (name, pieces) in [("a", &both[..0]), ("b", &both[..])] {
+        Run::default().write(&path(name));
+        let file = path(name).join("tracks.csv");
+        let table = fs::read_to_string(&file).unwrap();
+        let mut rows = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
+        for row in table.lines().skip(1) {
+            rows.push(format!("{row},genesis,lysis"));
+            // A river as long as the cyclone, and pieces that last no time at all.
+            let cells: Vec<&str> = row.split(',').collect();
+            let river = |ends: &str, end: &str, id: usize| {
+                let (storm, start, place) = (cells[0], cells[2], cells[4..6].join(","));
+                format!("{storm}900{id},atmospheric_river,{start},{end},{place},,,{ends}")
+            };
+            rows.push(river("genesis,lysis", cells[3], 0));
+            for (&ends, id) in pieces.iter().zip(1..) {
+                rows.push(river(ends, cells[2], id));
+            }
+        }
+        fs::write(&file, rows.join("\n") + "\n").unwrap();
+    }
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let means = |quantity| {
+        let change = &row(&found, quantity, Group::ALL).change;
+        (change.a.unwrap(), change.b.unwrap())
+    };
+    let (a, b) = means(Quantity::RiverTracks);
+    assert!((b - 3.0 * a).abs() < 1e-9, "{a} {b}");
+    let (a, b) = means(Quantity::RiverLifetime);
+    assert!((a - 3.0).abs() < 1e-9 && (b - 3.0).abs() < 1e-9, "{a} {b}");
+    let note = "Numbers of atmospheric rivers are of pieces between mergers: 0 % of the tracks of a and 67 % of those \
+                of b split from another river or ended in one. Lifetimes leave them out.";
+    assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+}
+
 /// Points that tell their hours need no statistics to have an energy.
 #[test]
 fn points_with_hours_have_an_energy_without_statistics() {

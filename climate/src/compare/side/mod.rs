@@ -15,6 +15,7 @@ use crate::compare::quantity::{Kind, Quantity};
 use crate::compare::statistic::Statistic;
 use crate::error::Result;
 use crate::statistics::{Basin, Category};
+use crate::track::Pieces;
 use squall_data::{Calendar, Class};
 
 /// Pascals of a hectopascal.
@@ -64,6 +65,8 @@ pub struct Side {
     known: [bool; Quantity::COUNT],
     /// Tracks that were there after a hole in the data; those that lived through it were counted before it too.
     pub(crate) continued: usize,
+    /// Tracks of rivers that are pieces.
+    pub(crate) pieces: Pieces,
     /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
     listed: [bool; Class::TRACKED.len()],
     /// Density of genesis and frequency, by year.
@@ -106,6 +109,7 @@ impl Side {
             times: Vec::new(),
             known: [false; Quantity::COUNT],
             continued: 0,
+            pieces: Pieces::default(),
             listed: [false; Class::TRACKED.len()],
             maps: YearMaps::new(count),
             coverage,

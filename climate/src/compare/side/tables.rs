@@ -8,7 +8,7 @@ use crate::compare::quantity::{ANY, About, Quantity, WIND};
 use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
-use crate::track::{Fate, Origin};
+use crate::track::{Fate, Origin, is_piece};
 use squall_data::Class;
 use squall_data::grid::EARTH_RADIUS_KM;
 use std::collections::HashMap;
@@ -80,7 +80,10 @@ impl Side {
             if origin.is_none_or(|origin| origin == Origin::Genesis) {
                 self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
             }
-            let is_cut = origin == Some(Origin::StartOfData) || fate == Some(Fate::EndOfData);
+            self.pieces.add(class, origin, fate);
+            let is_cut = origin == Some(Origin::StartOfData)
+                || fate == Some(Fate::EndOfData)
+                || is_piece(class, origin, fate);
             let days = if self.known[Q::CycloneLifetime as usize] && !is_cut {
                 Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
             } else {

@@ -369,6 +369,26 @@ fn only_what_both_sides_cover_is_scored() {
     assert!(scores.notes[0].contains("noleap"));
 }
 
+/// The same tracks three hours later had a POD of 0 and a FAR of 1, without a word.
+#[test]
+fn tracks_that_are_never_at_one_time_are_refused_or_said() {
+    let rules = WorldRules::default();
+    let [one, three_later, other_day] = [0, 3, 24].map(|h| storm("a", h, 50.0, 10.0, 3));
+    let over = |tracks: Vec<ImportedTrack>| TrackTable {
+        covers: Some((time(0), time(96))),
+        ..table(tracks)
+    };
+    let reference = over(vec![one]);
+    let refused = score_against_world(&reference, &over(vec![three_later]), &rules, &quick());
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("no time of day in common"), "{refused}");
+    // Storms of other days are missed and false, and it is said that none can be found.
+    let scores = score_against_world(&reference, &over(vec![other_day]), &rules, &quick());
+    let scores = scores.unwrap();
+    assert_eq!((scores.total.pod, scores.total.far), (Some(0.0), Some(1.0)));
+    assert!(scores.to_string().contains("\nnote: no point"), "{scores}");
+}
+
 #[test]
 fn a_table_against_itself_is_perfect_whatever_wind_is_asked_for() {
     // 20 m/s and one more with each point: the second alone reaches 30.

@@ -7,6 +7,7 @@ mod masks;
 mod matching;
 mod table;
 mod taylor;
+mod times;
 
 pub use density::{DensityComparison, compare_density, track_density};
 pub use groups::{DistanceSummary, TrackGroup};
@@ -93,8 +94,8 @@ pub struct WorldScores {
 /// the weather of those days (a note says so).
 ///
 /// # Errors
-/// [`ValidationError::Invalid`] if the two have no span of time in common, or a date does not exist in the calendar of
-/// the reference.
+/// [`ValidationError::Invalid`] if the two have no span of time or no time of day in common, or a date does not exist in
+/// the calendar of the reference.
 pub fn score_against_world(
     reference: &TrackTable,
     predicted: &TrackTable,
@@ -105,7 +106,7 @@ pub fn score_against_world(
         tracks: of_class(table, rules.class),
         covers: table.covers,
     });
-    let notes = to_one_calendar(&mut sides)?;
+    let mut notes = to_one_calendar(&mut sides)?;
     let spans = sides.each_ref().map(Side::span);
     let [mut reference, mut predicted] = sides.map(|side| side.tracks);
     let [
@@ -136,6 +137,7 @@ pub fn score_against_world(
             "the reference covers {first_real} to {last_real}, the prediction {first_found} to {last_found}: no track to compare"
         )));
     }
+    notes.extend(times::check_times(&reference, &predicted)?);
     let record = Record::of_days(first, last);
     let moved = moved_groups(&reference, &predicted, rules, &record);
     let pairs = match_strong(&mut reference, &mut predicted, rules);

@@ -13,6 +13,7 @@ mod netcdf_file;
 mod occurrence;
 mod river_scale;
 mod span;
+mod steps;
 mod tables;
 
 pub use ace::{ace_of_point, power_dissipation_of_point};
@@ -23,7 +24,7 @@ pub use coarse::CoarseOccurrence;
 pub(crate) use counts::days_apart;
 pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics};
 pub use histogram::Histogram;
-pub(crate) use netcdf_file::{COVERAGE, LATITUDE, LONGITUDE, RULES, TRANSPORT, WIND};
+pub(crate) use netcdf_file::{COVERAGE, LATITUDE, LONGITUDE, RULES, STEP, TRANSPORT, WIND};
 pub use occurrence::Occurrence;
 pub use river_scale::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 pub use span::Span;

@@ -10,6 +10,8 @@ use std::path::Path;
 
 /// Attributes of the first and the last analysed time, by the names of ACDD 1.3.
 pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
+/// Attribute of the usual step from one analysed time to the next, hours.
+pub const STEP: &str = "usual_step_hours";
 /// Attribute of where the wind of cyclones is measured.
 pub const WIND: &str = "wind_of_cyclones";
 /// Attribute of what the transport of rivers is, by which they are ranked.
@@ -36,7 +38,7 @@ impl Statistics {
     /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the
     /// classes of which a 0 means that there were none, `wind_of_cyclones` which wind categories and cyclone energy are
     /// of, `transport_of_rivers` what rivers are ranked by, `rules_of_events` by which numbers events and tracks were chosen, `time_coverage_start` and
-    /// `time_coverage_end` are the first and the last analysed time.
+    /// `time_coverage_end` are the first and the last analysed time, `usual_step_hours` is the step between such times.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
@@ -108,6 +110,9 @@ impl Statistics {
         if let Some((first, last)) = self.span().ends() {
             file.add_attribute(COVERAGE[0], first.to_string())?;
             file.add_attribute(COVERAGE[1], last.to_string())?;
+        }
+        if let Some(hours) = self.usual_step_hours() {
+            file.add_attribute(STEP, hours)?;
         }
         Ok(())
     }

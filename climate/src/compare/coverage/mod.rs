@@ -138,12 +138,20 @@ impl Coverage {
             .filter(|((_, times), days)| *times > 0.0 && **days > 0.0)
             .map(|((_, times), days)| (*times, *days as u32));
         let by_days = times_per_day_of_days(&days.collect::<Vec<_>>());
+        let hours = stored.step_hours.filter(|hours| *hours > 0.0);
+        let by_step = hours.map(|hours| 24.0 / hours);
         let months: BTreeMap<_, _> = seen.into_iter().filter(|(_, times)| *times > 0.0).collect();
+        let times_per_day = match (by_step, by_days) {
+            // The fullest month may lack some, too; it has more where the step became shorter.
+            (Some(step), Some(days)) => step.max(days),
+            (Some(rate), None) | (None, Some(rate)) => rate,
+            (None, None) => times_per_day(&months, calendar),
+        };
         Ok(Self {
             path: folder.into(),
             calendar,
             grid: Some(grid),
-            times_per_day: by_days.unwrap_or_else(|| times_per_day(&months, calendar)),
+            times_per_day,
             months,
             counted: true,
             classes,

@@ -1,6 +1,6 @@
 //! What `statistics.nc` says about the times of a run, as it stands in the file.
 
-use crate::statistics::{COVERAGE, RULES, TRANSPORT, WIND};
+use crate::statistics::{COVERAGE, RULES, STEP, TRANSPORT, WIND};
 use squall_data::Class;
 use std::path::Path;
 
@@ -12,6 +12,8 @@ pub(super) struct StoredCoverage {
     pub classes: String,
     /// First and last analysed time; not in files of earlier versions.
     pub ends: [Option<String>; 2],
+    /// The usual step from one such time to the next; not in files of earlier versions, nor where there is none.
+    pub step_hours: Option<f64>,
     /// Where the wind of cyclones is measured; not in files of earlier versions.
     pub wind: Option<String>,
     /// What rivers are ranked by; not in files of earlier versions.
@@ -47,6 +49,10 @@ impl StoredCoverage {
             Some(Ok(netcdf::AttributeValue::Str(text))) => Some(text),
             _ => None,
         };
+        let step_hours = match file.attribute(STEP).map(|a| a.value()) {
+            Some(Ok(netcdf::AttributeValue::Double(hours))) => Some(hours),
+            _ => None,
+        };
         let calendar =
             text("calendar_of_the_data").ok_or("it has no attribute `calendar_of_the_data`")?;
         // Files of earlier versions do not say it: they were of all classes.
@@ -60,6 +66,7 @@ impl StoredCoverage {
             calendar,
             classes,
             ends: COVERAGE.map(text),
+            step_hours,
             wind: text(WIND),
             transport: text(TRANSPORT),
             rules: text(RULES),

@@ -77,6 +77,34 @@ fn statistics_say_their_first_and_last_time() {
     assert_eq!(coverage.span(), Some((at(10), at(17))));
 }
 
+/// The fullest month had been taken for complete, so that months with 86 % of their times were whole.
+#[test]
+fn times_that_every_month_lacks_are_missing() {
+    let grid = LatLonGrid::global(13, 24).unwrap();
+    let of = |has: &dyn Fn(i64) -> bool| {
+        let mut statistics = crate::statistics::Statistics::new(&grid);
+        let start = Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap();
+        for step in (0..4 * 365).filter(|step| has(*step)) {
+            let time = start.add_seconds(6 * 3600 * step);
+            statistics.add_time(time, None, 6.0, []).unwrap();
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("statistics.nc");
+        (statistics.write_netcdf(&path, &grid, Calendar::NoLeap)).unwrap();
+        Coverage::read(folder.path(), None).unwrap()
+    };
+    let whole = of(&|_| true);
+    assert_eq!((whole.times_per_day, whole.seasons().len()), (4.0, 12));
+    let lacking = of(&|step| step % 7 != 3);
+    assert_eq!((lacking.times_per_day, lacking.seasons().len()), (4.0, 0));
+    let years = lacking.years(&selection(&YEAR, 1), None);
+    let reason = "month 1 has 85 % of its times".to_string();
+    assert_eq!((years.used, years.left_out), (vec![], vec![(2000, reason)]));
+    // Data of 0, 6 and 12 UTC alone lack none.
+    let three = of(&|step| step % 4 != 3);
+    assert_eq!((three.times_per_day, three.seasons().len()), (3.0, 12));
+}
+
 #[test]
 fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
     let mut months = whole(2000..=2005, &YEAR);

@@ -11,6 +11,7 @@ use month::{BASINS, index_of};
 use crate::error::Result;
 use crate::events::Event;
 use crate::statistics::coarse::CoarseMonth;
+use crate::statistics::steps::Steps;
 use crate::statistics::{
     Basin, Category, CoarseOccurrence, Histogram, Occurrence, Span, ace_of_point,
 };
@@ -74,6 +75,9 @@ pub struct Statistics {
     coarse: CoarseOccurrence,
     /// Of the analysed times.
     span: Span,
+    /// From one of them to the next.
+    #[serde(default)]
+    steps: Steps,
     /// Ascending by year and month.
     months: Vec<MonthCounts>,
     histograms: [ClassHistograms; 2],
@@ -104,6 +108,7 @@ impl Statistics {
             occurrence: Occurrence::new(grid),
             coarse: CoarseOccurrence::new(grid),
             span: Span::default(),
+            steps: Steps::default(),
             months: Vec::new(),
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
@@ -181,6 +186,7 @@ impl Statistics {
             self.coarse.add(mask)?;
         }
         self.span.add(time);
+        self.steps.add(time);
         let month = self.month(time);
         month.times += 1;
         // Days are 1 to 31.
@@ -280,6 +286,11 @@ impl Statistics {
     /// The first and the last analysed time.
     pub fn span(&self) -> Span {
         self.span
+    }
+
+    /// The hours from one analysed time to the next of data that lack none, if there is a usual step.
+    pub fn usual_step_hours(&self) -> Option<f64> {
+        self.steps.usual_hours()
     }
 
     /// Counts by month, ascending; months without data are not there.

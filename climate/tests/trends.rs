@@ -309,6 +309,37 @@ fn years_of_unknown_winds_are_missing_and_not_calm() {
     assert!(trends_page(&found, "winds", "").contains("26 years, 1975 to 2000"));
 }
 
+/// As of best tracks of some seasons: the others had been years without a storm, without a word.
+#[test]
+fn years_that_no_table_has_a_row_of_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 0);
+    for (name, at) in [("events.csv", 1), ("tracks.csv", 2)] {
+        let table = fs::read_to_string(folder.path().join(name)).unwrap();
+        let is_odd = |row: &&str| {
+            let cell = row.split(',').nth(at).unwrap();
+            let year = cell.get(..4).and_then(|year| year.parse::<i64>().ok());
+            year.is_none_or(|year| year % 2 == 1)
+        };
+        let rows: Vec<&str> = table.lines().filter(is_odd).collect();
+        fs::write(folder.path().join(name), rows.join("\n") + "\n").unwrap();
+    }
+    let said = |options: &TrendOptions| of(folder.path(), None, options).unwrap().notes;
+    let note = "In 19 of 39 years the tables have no row at all: 1962, 1964, 1966, 1968, 1970 and 14 more. They count \
+                as years without an event, although nothing says that anybody looked.";
+    let summer = TrendOptions {
+        months: vec![6, 7, 8],
+        ..options()
+    };
+    for notes in [said(&options()), said(&summer)] {
+        assert!(notes.iter().any(|n| n == note), "{notes:?}");
+    }
+    // Statistics say that somebody did.
+    write_statistics(folder.path(), |_, _| false);
+    let notes = said(&options());
+    assert!(!notes.iter().any(|n| n.contains("no row")), "{notes:?}");
+}
+
 /// Every other river is a piece that lasts no time: the mean of all had been 1.5 days.
 #[test]
 fn pieces_of_rivers_have_no_lifetime_and_are_said() {

@@ -310,14 +310,15 @@ pub(super) fn common_months(
     Ok(months)
 }
 
-/// Notes which years of a side are not used; a run without any is refused. `before` runs are of the side before it.
+/// Notes which years of a side are not used, and which are although the tables have no row of them; a run without any
+/// is refused. `before` runs are of the side before it.
 pub(super) fn check_years(
     side: &PlannedSide,
     before: usize,
     names: &Names,
     notes: &mut Vec<String>,
 ) -> Result<()> {
-    let (mut left_out, mut uncounted) = (Vec::new(), Vec::new());
+    let (mut left_out, mut uncounted, mut empty) = (Vec::new(), Vec::new(), Vec::new());
     for (place, run) in side.members.iter().enumerate() {
         let years = years_of(run, &side.options)?;
         if !years.left_out.is_empty() {
@@ -327,6 +328,8 @@ pub(super) fn check_years(
         if !run.counted {
             uncounted.push((before + place, run.calendar));
         }
+        let without = run.years_without_rows(&side.options.selection, &years.used);
+        empty.push((before + place, (without, years.used.len())));
     }
     for (which, runs) in grouped(left_out, |a, b| a == b) {
         notes.push(format!(
@@ -344,6 +347,10 @@ pub(super) fn check_years(
             "{} {has} no statistics.nc: {its} analysed times are taken to run from the first to the last event ({calendar}), and numbers by time are left out.",
             names.who(&runs)
         ));
+    }
+    for ((without, used), runs) in grouped(empty, |a, b| a == b) {
+        let tables = format!("the tables of {}", names.who(&runs));
+        notes.extend(period::note_without_rows(&tables, &without, used));
     }
     Ok(())
 }

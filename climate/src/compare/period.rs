@@ -1,7 +1,7 @@
 //! Which months and years of one run count, and what is said of those that do not: of a comparison's runs, and of the
 //! run whose trends are found.
 
-use super::words::{month_name, months as in_words};
+use super::words::{month_name, months as in_words, years_in_words};
 use super::{Coverage, Selection, SideOptions, Years};
 use crate::error::{ClimateError, Result};
 use std::collections::BTreeSet;
@@ -69,6 +69,17 @@ pub(crate) fn years_of(run: &Coverage, options: &SideOptions) -> Result<Years> {
     Err(ClimateError::Period {
         path: run.path.clone(),
         reason,
+    })
+}
+
+/// What is said of the used years of some tables of which these have no row; `None` where there is none.
+pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> Option<String> {
+    (!without.is_empty()).then(|| {
+        format!(
+            "In {} of {used} years {tables} have no row at all: {}. They count as years without an event, although nothing says that anybody looked.",
+            without.len(),
+            years_in_words(without)
+        )
     })
 }
 

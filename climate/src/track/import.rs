@@ -2,10 +2,11 @@
 
 use super::readers::{ImportedPoint, TrackTable};
 use super::{Identity, Track};
+use crate::compare::words::years_in_words;
 use crate::events::Event;
 use crate::map::LandMask;
 use squall_data::Time;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// The most hours between two points that count: a hole in a track is not a time that the storm lasted.
 const LONGEST_HOURS: f64 = 24.0;
@@ -112,6 +113,19 @@ pub fn complete(mut events: Vec<Event>, land: &LandMask) -> (Vec<Event>, usize) 
         tell_land(&mut events, land);
     }
     (events, repeated)
+}
+
+/// What is to be said of years between the first and the last of some times that none is of; `None` if there is none.
+pub fn note_of_empty_years(times: &[Time]) -> Option<String> {
+    let years: BTreeSet<i64> = times.iter().map(|time| time.year()).collect();
+    let all = *years.first()?..=*years.last()?;
+    let empty: Vec<i64> = all.filter(|year| !years.contains(year)).collect();
+    (!empty.is_empty()).then(|| {
+        format!(
+            "no point is of {}: nothing says whether there was no storm, or nobody looked, and `squall compare` and `squall trends` count these as years without a storm",
+            years_in_words(&empty)
+        )
+    })
 }
 
 fn tell_hours(events: &mut [Event]) {
@@ -244,6 +258,19 @@ mod tests {
         );
         assert_eq!(tracks[0].details.landfalls, Some(0));
         assert!(tracks[0].details.ace_1e4_kt2.unwrap() > 0.0);
+    }
+
+    /// Seasons that are not in a file had been years without a storm, without a word.
+    #[test]
+    fn years_without_a_point_are_said() {
+        let of = |years: &[i64]| {
+            let time = |year: &i64| Time::new(Calendar::Standard, *year, 8, 1, 0, 0, 0).unwrap();
+            note_of_empty_years(&years.iter().map(time).collect::<Vec<_>>())
+        };
+        let said = of(&[1983, 1985, 1985, 1989]).unwrap();
+        let begin = "no point is of 1984, 1986 to 1988: ";
+        assert!(said.starts_with(begin), "{said}");
+        assert_eq!((of(&[1983, 1984]), of(&[])), (None, None));
     }
 
     /// Points between those with a wind change nothing of the energy.

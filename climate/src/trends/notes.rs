@@ -13,7 +13,8 @@ pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| side.tells(quantity.about().class))
 }
 
-/// Adds a note on years that do not count, and one if no file says which times were analysed.
+/// Adds a note on years that do not count, one if no file says which times were analysed, and one on years without a
+/// row.
 ///
 /// # Errors
 /// [`crate::ClimateError::Period`] if no year counts.
@@ -35,6 +36,9 @@ pub(super) fn of_years(
             run.calendar
         ));
     }
+    let without = run.years_without_rows(&options.selection, &years.used);
+    let used = years.used.len();
+    notes.extend(period::note_without_rows("the tables", &without, used));
     Ok(())
 }
 

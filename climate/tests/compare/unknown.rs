@@ -383,3 +383,34 @@ fn tracks_after_a_hole_count_and_are_said() {
             .any(|n| n.starts_with("In the compared years of a "))
     );
 }
+
+/// As of best tracks of some seasons: the others had been years without a storm, without a word.
+#[test]
+fn years_that_no_table_has_a_row_of_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    fs::remove_file(path("b/statistics.nc")).unwrap();
+    let file = path("b/events.csv");
+    let table = fs::read_to_string(&file).unwrap();
+    let is_odd = |row: &&str| {
+        let year = row.split(',').nth(1).and_then(|cell| cell.get(..4));
+        let year = year.and_then(|year| year.parse::<i64>().ok());
+        year.is_none_or(|year| year % 2 == 1)
+    };
+    let rows: Vec<&str> = table.lines().filter(is_odd).collect();
+    fs::write(&file, rows.join("\n") + "\n").unwrap();
+    let noleap = CompareOptions {
+        calendar: Some(Calendar::NoLeap),
+        ..options()
+    };
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
+    let note = "In 5 of 9 years the tables of b have no row at all: 2002, 2004, 2006, 2008, 2010. They count as years \
+                without an event, although nothing says that anybody looked.";
+    let empty: Vec<&String> = (found.notes.iter())
+        .filter(|n| n.contains("no row"))
+        .collect();
+    assert_eq!(empty, [note]);
+}

@@ -93,6 +93,9 @@ impl Events {
         }
         let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
         times.dedup();
+        if let Some(note) = import::note_of_empty_years(&times) {
+            tracing::warn!("{}: {note}", self.masks);
+        }
         formats.iter().try_for_each(|format| format.check(&times))?;
         let _lock = FolderLock::take(&self.out)?;
         // Removes formats of an earlier import, and leftovers of a killed one.

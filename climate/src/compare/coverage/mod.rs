@@ -41,6 +41,8 @@ pub struct Coverage {
     pub rules: BTreeMap<String, String>,
     /// The first and the last analysed time, where statistics say them.
     ends: Option<(Time, Time)>,
+    /// Each (year, month) that a row of the tables is of, where the tables alone say when the run was analysed.
+    with_rows: BTreeSet<(i64, i64)>,
 }
 
 /// Which parts of the years are compared.
@@ -159,15 +161,19 @@ impl Coverage {
             transport: stored.transport,
             rules,
             ends: ends[0].zip(ends[1]),
+            with_rows: BTreeSet::new(),
         })
     }
 
     fn of_tables(folder: &Path, calendar: Calendar) -> Result<Self> {
         let path = events_table(folder)?;
         let mut table = Table::open(&path, &["time"])?;
-        let mut span = Span::default();
+        let (mut span, mut with_rows) = (Span::default(), BTreeSet::new());
         while let Some(line) = table.next()? {
-            span.add(line.time("time", calendar)?);
+            let time = line.time("time", calendar)?;
+            let (year, month, _) = time.date();
+            with_rows.insert((year, month));
+            span.add(time);
         }
         let Some((first, last)) = span.ends() else {
             return Err(ClimateError::Period {
@@ -204,7 +210,23 @@ impl Coverage {
             transport: None,
             rules: BTreeMap::new(),
             ends: None,
+            with_rows,
         })
+    }
+
+    /// Those of some years that no row of the tables is of, where these alone say when the run was analysed: nobody
+    /// knows whether there was nothing, or nobody looked.
+    pub(crate) fn years_without_rows(&self, selection: &Selection, years: &[i64]) -> Vec<i64> {
+        let has_rows = |year: i64| {
+            (1..=12).any(|month| {
+                let of_year = selection.calendar_year(year, month);
+                self.with_rows.contains(&(of_year, month))
+            })
+        };
+        let years = years.iter().copied();
+        years
+            .filter(|year| !self.counted && !has_rows(*year))
+            .collect()
     }
 
     /// The first and the last analysed time.

@@ -16,6 +16,7 @@ fn coverage(months: &[((i64, i64), f64)]) -> Coverage {
         transport: None,
         rules: BTreeMap::new(),
         ends: None,
+        with_rows: BTreeSet::new(),
     }
 }
 

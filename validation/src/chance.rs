@@ -7,6 +7,7 @@ use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Predictions are moved so often, where the record allows.
 const MOST_SHIFTS: usize = 10;
@@ -16,6 +17,8 @@ const LEAST_DAYS: usize = 30;
 const LEAST_SHIFT_DAYS: usize = 10;
 /// From so many years on predictions are moved by whole years: fewer would leave one shift.
 const LEAST_YEARS: usize = 3;
+/// Part of a year that whole years may lack: those of a record may have fewer leap days than its mean year.
+const ROUNDING: f64 = 0.01;
 
 /// How chance levels were found, or why there are none; the default where nobody asked for them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,18 +72,25 @@ impl Record {
         Self::of_parts(times, 1)
     }
 
-    /// A record of all days from one time to another. What moves comes to the same time of another day.
-    pub fn of_days(first: Time, last: Time) -> Self {
+    /// A record of all days from one time to another, but those of years that nobody looked at. What moves comes to the
+    /// same time of another day.
+    pub fn of_days(first: Time, last: Time, unseen_years: &BTreeSet<i64>) -> Self {
         let zero = first.midnight();
         let days = last.seconds_since(zero).div_euclid(DAY_SECONDS);
         let days = (0..=days).map(|day| zero.add_seconds(day * DAY_SECONDS));
+        let days = days.filter(|day| !unseen_years.contains(&day.year()));
         Self::of_parts(days.collect(), DAY_SECONDS)
     }
 
     fn of_parts(mut parts: Vec<Time>, part_seconds: i64) -> Self {
-        let years = whole_years(&parts);
+        let has_holes = has_hole_of_a_year(&parts);
+        let years = if has_holes {
+            leave_whole_years(&mut parts)
+        } else {
+            whole_years(&parts)
+        };
         let whole_years = years >= LEAST_YEARS;
-        if whole_years {
+        if whole_years && !has_holes {
             let zero = parts[0];
             let end_days = (years as f64 * zero.calendar().mean_year_days()).round();
             parts.retain(|part| part.days_since(zero) < end_days);
@@ -155,6 +165,49 @@ fn whole_years(parts: &[Time]) -> usize {
     (days / first.calendar().mean_year_days()) as usize
 }
 
+/// Whether a part is a year or more after the one before, so that the record has fewer years than it spans.
+fn has_hole_of_a_year(parts: &[Time]) -> bool {
+    parts.windows(2).any(|pair| {
+        let year_days = pair[0].calendar().mean_year_days();
+        pair[1].days_since(pair[0]) >= year_days
+    })
+}
+
+/// The whole years that a record with holes has, by what it usually has of each month; what is left over is left out,
+/// so that what goes around the end stays in its season.
+fn leave_whole_years(parts: &mut Vec<Time>) -> usize {
+    let mut months: BTreeMap<(i64, i64), f64> = BTreeMap::new();
+    for part in parts.iter() {
+        let (year, month, _) = part.date();
+        *months.entry((year, month)).or_default() += 1.0;
+    }
+    // The first and the last month may be cut.
+    let is_end = |key: &(i64, i64)| {
+        let ends = [months.first_key_value(), months.last_key_value()];
+        ends.into_iter().flatten().any(|(end, _)| end == key)
+    };
+    let usual = |month: i64| {
+        let of_month = months.iter().filter(|((_, of), _)| *of == month);
+        let inner: Vec<f64> = of_month
+            .clone()
+            .filter(|&(key, _)| !is_end(key))
+            .map(|(_, count)| *count)
+            .collect();
+        let counts: Vec<f64> = if inner.is_empty() {
+            of_month.map(|(_, count)| *count).collect()
+        } else {
+            inner
+        };
+        counts.iter().sum::<f64>() / counts.len().max(1) as f64
+    };
+    let of_year: f64 = (1..=12).map(usual).sum();
+    let years = (parts.len() as f64 / of_year + ROUNDING) as usize;
+    if years >= LEAST_YEARS {
+        parts.truncate((years as f64 * of_year).round() as usize);
+    }
+    years
+}
+
 /// Up to [`MOST_SHIFTS`] whole numbers, evenly from the least to the most.
 fn spread(least: usize, most: usize) -> Vec<usize> {
     let count = (most - least + 1).min(MOST_SHIFTS);
@@ -226,10 +279,11 @@ mod tests {
             next.add_seconds(-6 * 3600)
         });
         let zero = time(Calendar::Standard, 0);
-        let three = Record::of_days(zero, end);
+        let none = BTreeSet::new();
+        let three = Record::of_days(zero, end, &none);
         assert_eq!(three.shifts(), [365, 730]);
         assert!(three.holds(end));
-        let century = Record::of_days(zero, century);
+        let century = Record::of_days(zero, century, &none);
         let years = century.shifts().iter().map(|&days| days as f64 / 365.2425);
         let years: Vec<f64> = years.collect();
         assert_eq!(years.len(), 10);
@@ -238,6 +292,39 @@ mod tests {
             "{years:?}"
         );
         assert!(years[0].round() == 1.0 && years[9].round() == 99.0);
+    }
+
+    /// Half of the shifts had come to years that nobody looked at, or masks to another season.
+    #[test]
+    fn records_of_some_years_move_from_one_of_them_to_another() {
+        let at =
+            |year: i64, month: i64| Time::new(Calendar::NoLeap, year, month, 9, 0, 0, 0).unwrap();
+        let even: BTreeSet<i64> = (1982..2000).step_by(2).collect();
+        let of_days = |first, last| Record::of_days(first, last, &even);
+        // Eleven months, four years and eleven months; five months, four years and two months.
+        for (record, years) in [
+            (of_days(at(1983, 1), at(1993, 12)), 5),
+            (of_days(at(1983, 8), at(1993, 3)), 4),
+        ] {
+            assert!(record.chance().whole_years);
+            let shifts: Vec<usize> = (1..years).map(|k| 365 * k).collect();
+            assert_eq!(record.shifts(), shifts);
+            assert_eq!(record.moved(at(1983, 10), 365), Some(at(1985, 10)));
+            // Around the end.
+            let last = record.moved(at(1983, 10), 365 * (years - 1));
+            assert_eq!(record.moved(last.unwrap(), 365), Some(at(1983, 10)));
+            assert!(!record.holds(at(1984, 10)));
+        }
+        // Masks of a summer month of every third year.
+        let times = (0..4).flat_map(|k| {
+            let start = at(1980 + 3 * k, 7);
+            (0..30).map(move |day| start.add_seconds(day * DAY_SECONDS))
+        });
+        let summers = Record::of_times(times);
+        assert_eq!(summers.shifts(), [30, 60, 90]);
+        // Two years are too few to move from one to the other alone.
+        let two = of_days(at(1983, 1), at(1985, 12));
+        assert!(!two.chance().whole_years && !two.shifts().is_empty());
     }
 
     #[test]

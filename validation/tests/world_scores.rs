@@ -178,6 +178,24 @@ fn chance_levels_of_tracks_are_those_of_other_years() {
     );
 }
 
+/// Half of the shifts had come to years that the reference does not have.
+#[test]
+fn chance_levels_are_those_of_the_years_that_both_sides_have() {
+    // On the first of August of each year from 2001 on; the reference has the odd ones.
+    let days = [0, 365, 730, 1096, 1461, 1826, 2191, 2557, 2922];
+    let storms = days.map(|day| storm("a", 24 * day, 150.0, 10.0, 2));
+    let odd = storms.iter().step_by(2).cloned().collect();
+    let (reference, predicted) = (table(odd), table(storms.to_vec()));
+    let rules = WorldRules::default();
+    let scores = score_against_world(&reference, &predicted, &rules, &quick()).unwrap();
+    assert_eq!((scores.chance.whole_years, scores.chance.shifts), (true, 3));
+    let total = &scores.total;
+    assert_eq!((total.pod, total.chance_pod), (Some(1.0), Some(1.0)));
+    let note =
+        "chance levels leave years out in which no track of a side begins: 2002, 2004, 2006, 2008";
+    assert_eq!(scores.notes, [note]);
+}
+
 #[test]
 fn the_two_criteria_choose_differently() {
     // A track that starts beside storm b and then stays with storm a, 2 degrees off; b crosses its way at one time.

@@ -107,6 +107,7 @@ pub fn score_against_world(
         covers: table.covers,
     });
     let mut notes = to_one_calendar(&mut sides)?;
+    let unseen = times::unseen_years([reference, predicted]);
     let spans = sides.each_ref().map(Side::span);
     let [mut reference, mut predicted] = sides.map(|side| side.tracks);
     let [
@@ -138,7 +139,8 @@ pub fn score_against_world(
         )));
     }
     notes.extend(times::check_times(&reference, &predicted)?);
-    let record = Record::of_days(first, last);
+    let record = Record::of_days(first, last, &unseen);
+    notes.extend(times::note_unseen(&unseen, first.year()..=last.year()));
     let moved = moved_groups(&reference, &predicted, rules, &record);
     let pairs = match_strong(&mut reference, &mut predicted, rules);
     let mut groups = Groupings::of(&reference, &predicted, &pairs, bootstrap);

@@ -1,13 +1,16 @@
-//! Whether the times of two sides meet: tracks are compared at equal times, and those between are never near.
+//! Whether the times of two sides meet: tracks are compared at equal times, and those between are never near; and which
+//! years are those of both sides.
 
 use crate::error::{Result, ValidationError};
-use squall_climate::track::readers::ImportedTrack;
+use squall_climate::statistics::Span;
+use squall_climate::track::readers::{ImportedTrack, TrackTable};
 use squall_data::Time;
 use std::collections::{BTreeSet, HashSet};
+use std::ops::RangeInclusive;
 
 /// Where a smaller share of the points of both sides is at a time of day of the other, it is said.
 const FEW: f64 = 0.05;
-/// Times of day that are named.
+/// Times of day, or years, that are named.
 const MOST: usize = 8;
 
 /// A note where hardly any points of the two sides, or none, can be compared; `None` where many can, or where a side has
@@ -46,6 +49,37 @@ pub(super) fn check_times(
             "tracks are compared at equal times, and only {real:.1} % of the points of the reference and {found:.1} % of those of the prediction are at a time of day that the other side has"
         )
     }))
+}
+
+/// The years of which nobody knows whether both sides looked at them: between the first and the last point of a table
+/// that is of no longer time, those in which none of its tracks begins.
+pub(super) fn unseen_years(tables: [&TrackTable; 2]) -> BTreeSet<i64> {
+    let of_table = |table: &TrackTable| {
+        let mut span = Span::default();
+        let times = times_of(&table.tracks);
+        times.iter().for_each(|time| span.add(*time));
+        let (first, last) = span.ends()?;
+        let is_longer = |(from, to): (Time, Time)| from < first || to > last;
+        let begun = table.tracks.iter().filter_map(|track| track.points.first());
+        let begun: BTreeSet<i64> = begun.map(|point| point.time.year()).collect();
+        let is_unseen = |year: &i64| !begun.contains(year);
+        let years = (first.year()..=last.year()).filter(is_unseen);
+        (!table.covers.is_some_and(is_longer)).then(|| years.collect::<BTreeSet<i64>>())
+    };
+    tables.into_iter().filter_map(of_table).flatten().collect()
+}
+
+/// Says which of some years are no part of the record of chance levels; `None` if all are.
+pub(super) fn note_unseen(unseen: &BTreeSet<i64>, of: RangeInclusive<i64>) -> Option<String> {
+    let years: Vec<String> = unseen.range(of).map(i64::to_string).collect();
+    let more = match years.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let named = years[..years.len().min(MOST)].join(", ");
+    (!years.is_empty()).then(|| {
+        format!("chance levels leave years out in which no track of a side begins: {named}{more}")
+    })
 }
 
 fn times_of(tracks: &[ImportedTrack]) -> Vec<Time> {

@@ -301,6 +301,16 @@ fn storms_keep_their_identity_and_their_name() {
         ["", "KATRINA"],
     ];
     assert_eq!(import(&at("best.csv"), "best"), expected);
+    // A folder of ours that judges had called its storms 1 and 2.
+    let best = at("best");
+    let score = ["score", "--prediction", path(&best), "--truth", path(&best)];
+    let said = run(&[&score[..], &["--json"]].concat());
+    let said: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
+    for (row, id) in expected[1].iter().enumerate() {
+        let storm = &said["tracks"][0]["storms"][row];
+        assert_eq!(storm["id"], *id, "{said}");
+        assert_eq!(storm["found_by"], serde_json::json!([id]), "{said}");
+    }
     let said = fs::read_to_string(at("best/tracks.geojson")).expect("features");
     let said: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
     let properties = |row: usize| &said["features"][row]["properties"];

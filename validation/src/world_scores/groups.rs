@@ -7,6 +7,7 @@ use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::statistics::Basin;
 use squall_climate::track::readers::ImportedTrack;
+use squall_data::Class;
 use std::collections::{BTreeMap, HashSet};
 
 /// How far apart two tracks of one storm are.
@@ -48,7 +49,7 @@ impl DistanceSummary {
 /// How a group of storms was found.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TrackGroup {
-    /// Which storms.
+    /// Which storms: the year, the quarter, the basin of cyclones or the sector of rivers and extratropical cyclones.
     pub name: String,
     /// Storms of the reference.
     pub reference_tracks: u64,
@@ -156,9 +157,12 @@ impl Groupings {
             homes,
             bootstrap,
         };
-        let basins = Basin::ALL
-            .into_iter()
-            .map(|basin| all.group(basin.name().to_string(), &|home| home.basin == basin));
+        let first = reference.iter().chain(predicted).next();
+        let class = first.map_or(Class::TropicalCyclone, |track| track.class);
+        let basins = Basin::ALL.into_iter().map(|basin| {
+            let name = basin.name_for(class).to_string();
+            all.group(name, &|home| home.basin == basin)
+        });
         let quarters = (0..4)
             .map(|quarter| all.group(QUARTERS[quarter].into(), &|home| home.quarter == quarter));
         let some = |group: &TrackGroup| group.reference_tracks + group.predicted_tracks > 0;
@@ -279,4 +283,40 @@ impl Storms<'_> {
 
 fn rates(&[hits, storms, false_alarms, tracks]: &[f64; 4]) -> [Option<f64>; 2] {
     [ratio(hits, storms), ratio(false_alarms, tracks)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_climate::track::readers::ImportedPoint;
+    use squall_data::{Calendar, Time};
+
+    /// A river over Moscow was one of the North Indian Ocean.
+    #[test]
+    fn rivers_are_of_sectors_and_cyclones_of_basins() {
+        for (class, name) in [
+            (Class::TropicalCyclone, "North Indian"),
+            (Class::AtmosphericRiver, "30–100°E north"),
+        ] {
+            let point = ImportedPoint {
+                time: Time::new(Calendar::Standard, 2001, 8, 1, 0, 0, 0).unwrap(),
+                lon_deg: 40.0,
+                lat_deg: 55.0,
+                max_wind_m_s: None,
+                other_wind: false,
+                min_psl_pa: None,
+            };
+            let track = ImportedTrack {
+                name: "a".into(),
+                identity: Default::default(),
+                class,
+                season: None,
+                basin: None,
+                points: vec![point],
+            };
+            let groups = Groupings::of(&[], &[track], &[], &Bootstrap::default());
+            let names: Vec<&str> = groups.basins.iter().map(|g| g.name.as_str()).collect();
+            assert_eq!(names, [name]);
+        }
+    }
 }

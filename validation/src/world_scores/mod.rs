@@ -70,7 +70,7 @@ pub struct WorldScores {
     pub notes: Vec<String>,
     /// All storms.
     pub total: TrackGroup,
-    /// By basin of the first point.
+    /// By basin of the first point, of rivers and extratropical cyclones by sector.
     pub basins: Vec<TrackGroup>,
     /// By quarter of the year of the first point: DJF, MAM, JJA, SON.
     pub quarters: Vec<TrackGroup>,

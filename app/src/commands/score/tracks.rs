@@ -4,11 +4,13 @@ use super::Score;
 use crate::failure::Advice;
 use serde::Serialize;
 use squall_climate::compare::Coverage;
+use squall_climate::table::read_tracks;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
-use squall_data::{Class, Time};
+use squall_data::{Calendar, Class, Time};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::Criterion;
 use squall_validation::{WorldRules, WorldScores, score_against_world};
+use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
 
@@ -85,6 +87,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         let mut table = read(path, &options)?;
         if ours {
             table.covers = covered(path).or(table.covers);
+            call_as_in_source(&mut table, path, options.calendar);
         }
         for fact in &table.facts {
             tracing::info!("{}: {fact}", path.display());
@@ -130,6 +133,39 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             .filter_map(|class| OneSided::of(class, &predicted, &truth))
             .collect(),
     })
+}
+
+/// Calls tracks of ours what they are called in the file that they came from, where the table beside their events says
+/// it: their numbers mean nothing outside of that table.
+fn call_as_in_source(table: &mut TrackTable, events: &Path, calendar: Calendar) {
+    let beside = events.with_file_name("tracks.csv");
+    if !beside.is_file() {
+        return;
+    }
+    let tracks = match read_tracks(&beside, calendar) {
+        Ok(tracks) => tracks.into_iter(),
+        Err(error) => {
+            tracing::warn!("tracks are called by their numbers: {error}");
+            return;
+        }
+    };
+    let called: HashMap<String, (Time, Time, String)> = tracks
+        .filter_map(|track| {
+            let source_id = track.details.identity.source_id?;
+            let number = track.track_id.to_string();
+            Some((number, (track.start, track.end, source_id)))
+        })
+        .collect();
+    for track in &mut table.tracks {
+        // The table beside may be of other events.
+        let ends = track.points.first().zip(track.points.last());
+        if let (Some((first, last)), Some((start, end, source_id))) =
+            (ends, called.get(&track.name))
+            && (first.time, last.time) == (*start, *end)
+        {
+            track.name.clone_from(source_id);
+        }
+    }
 }
 
 /// Explains why no class is scored: a side without tracks, such as labels of a single time, or different classes.

@@ -4,6 +4,7 @@ mod common;
 
 use common::{contents, path, real, refuses, run, simulate, squall, text};
 use std::fs;
+use std::path::Path;
 use std::process::Stdio;
 
 #[test]
@@ -222,13 +223,11 @@ fn a_file_that_tells_no_time() {
     refuses(&["label", path(&file), "--out", path(&out)], 3, &words);
 }
 
-/// All files of a time had been named, and no level.
-#[test]
-fn files_of_a_variable_each_without_the_level_that_is_needed() {
-    let folder = tempfile::tempdir().expect("a temporary folder");
-    for name in ["psl", "ps", "prw", "tas", "ts", "ta"] {
+/// Files as of CMIP, one for each of these variables: those on levels have 850, 500 and 250 hPa.
+fn a_file_of_each_variable(folder: &Path, names: &[&str]) {
+    for name in names {
         squall_data::archive::on_library_thread(|| {
-            let path = folder.path().join(format!("{name}.nc"));
+            let path = folder.join(format!("{name}.nc"));
             let mut file = netcdf::create(path).expect("created");
             for (axis, units, values) in [
                 ("time", "days since 2000-01-01", &[0.0][..]),
@@ -241,8 +240,12 @@ fn files_of_a_variable_each_without_the_level_that_is_needed() {
                 axis.put_attribute("units", units).expect("written");
                 axis.put_values(values, ..).expect("written");
             }
-            let (units, dimensions) = match name {
-                "ta" => ("K", &["time", "plev", "lat", "lon"][..]),
+            let on_levels = &["time", "plev", "lat", "lon"][..];
+            let (units, dimensions) = match *name {
+                "ta" => ("K", on_levels),
+                "ua" | "va" => ("m s-1", on_levels),
+                "zg" => ("m", on_levels),
+                "uas" | "vas" => ("m s-1", &["time", "lat", "lon"][..]),
                 "prw" => ("kg m-2", &["time", "lat", "lon"][..]),
                 "tas" | "ts" => ("K", &["time", "lat", "lon"][..]),
                 _ => ("Pa", &["time", "lat", "lon"][..]),
@@ -251,6 +254,13 @@ fn files_of_a_variable_each_without_the_level_that_is_needed() {
             field.put_attribute("units", units).expect("written");
         });
     }
+}
+
+/// All files of a time had been named, and no level.
+#[test]
+fn files_of_a_variable_each_without_the_level_that_is_needed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    a_file_of_each_variable(folder.path(), &["psl", "ps", "prw", "tas", "ts", "ta"]);
     let out = folder.path().join("labels");
     let words = [
         "labelling needs U850, V850",
@@ -262,6 +272,23 @@ fn files_of_a_variable_each_without_the_level_that_is_needed() {
         3,
         &words,
     );
+}
+
+/// The hint sent those whom another method serves to fields on model levels, which most archives do not have.
+#[test]
+fn files_for_another_method_are_refused_with_its_name() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let label = |names: &[&str], hint: &str| {
+        a_file_of_each_variable(folder.path(), names);
+        let out = folder.path().join("labels");
+        let call = ["label", path(folder.path()), "--out", path(&out)];
+        let levels = "For `deepcam`: the files have `ta";
+        refuses(&call, 3, &["labelling needs", hint, levels]);
+    };
+    let rivers = "hint: `--method bard` or `percentile` finds rivers in these files";
+    label(&["prw", "ua", "va", "ta"], rivers);
+    let both = "hint: `--method tempest` works with these files; rivers also with `bard`";
+    label(&["psl", "uas", "vas", "zg"], both);
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use super::applied;
 use super::masks::{Masks, release};
+use super::needed::instead_of_deepcam;
 use super::{Label, LabelSummary, fingerprint, say_missing, warn_of_steps};
+use crate::failure::Advice;
 use crate::made_by::THRESHOLDS_APPLIED;
 use crate::missing::Missing;
 use crate::plan::{Plan, counted};
@@ -22,7 +24,8 @@ pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [d
 /// Labels, writes everything and returns what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
-    input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)?;
+    input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)
+        .map_err(|error| with_other_methods(error, &archive))?;
     let thresholds = command.deepcam_thresholds()?;
     let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
     warn_of_steps(archive.times(), &labeller.untrackable(archive.times()));
@@ -98,6 +101,19 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
         );
     }
     Ok(summary(&found, &archive, boxes_left_out))
+}
+
+/// Begins the hint about what is missing with the methods that do without.
+fn with_other_methods(error: anyhow::Error, archive: &Archive) -> anyhow::Error {
+    match (error.downcast::<Advice>(), instead_of_deepcam(archive)) {
+        (Ok(advice), Some(works)) => Advice {
+            hint: format!("{works}. For `deepcam`: {}", advice.hint),
+            ..advice
+        }
+        .into(),
+        (Ok(advice), None) => advice.into(),
+        (Err(error), _) => error,
+    }
 }
 
 /// Logs what will be read and written.

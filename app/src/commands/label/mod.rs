@@ -7,6 +7,7 @@ mod deepcam;
 pub(super) mod differences;
 pub(super) mod masks;
 mod methods;
+mod needed;
 mod rules;
 mod warm_core;
 

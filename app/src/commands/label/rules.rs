@@ -1,6 +1,7 @@
 //! The requested methods and what they need: thresholds, channels, passes over the fields.
 
 use super::climate::Given;
+use super::needed::needed;
 use super::{Label, warm_core, warn_of_steps};
 use crate::input;
 use crate::plan::{Plan, counted};
@@ -310,19 +311,7 @@ fn channels(
     let has_transport = tells_by_transport(archive);
     let (mut wanted, mut useful): (Vec<Variable>, Vec<Variable>) = (Vec::new(), Vec::new());
     for method in methods {
-        use Variable::{Tmq, U850, V850};
-        let replaced = |v: &Variable| {
-            *method != Method::Deepcam
-                && !(by_water && *method == Method::Percentile && *v == Tmq)
-                && (has_transport && [Tmq, U850, V850].contains(v)
-                    || by_heights && warm_core::SUBSTITUTE.contains(v))
-        };
-        let needed: Vec<Variable> = method
-            .channels()
-            .iter()
-            .copied()
-            .filter(|v| !replaced(v))
-            .collect();
+        let needed = needed(*method, by_water, has_transport, by_heights);
         let purpose = format!("labelling by {method}");
         input::require(archive, &needed, &purpose, skip_bad)?;
         let all = method.channels().iter().chain(method.useful_channels());

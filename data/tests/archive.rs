@@ -285,6 +285,14 @@ fn units_are_converted_or_refused() {
             "{error}"
         );
         assert!(archive.problems().iter().any(|p| p.contains("parsec")));
+        // It read as if hourly sums of every 6th hour alone were wrong.
+        let rain = "PRECT is read from `tp`: a sum over the hour before, divided by 3600 s (right if each value is the \
+                    sum of one hour, also where only every 6th hour was downloaded; wrong for sums of 3, 6 or 24 hours)";
+        assert!(
+            archive.problems().iter().any(|p| p.contains(rain)),
+            "{:?}",
+            archive.problems()
+        );
     }
 }
 

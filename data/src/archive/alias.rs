@@ -238,8 +238,8 @@ const LEVELS: [LevelRow; 5] = [
 
 /// Precipitation accumulated over the preceding hour (ERA5).
 const HOURLY_TOTALS: [&str; 2] = ["tp", "total_precipitation"];
-pub(super) const HOURLY_TOTAL: &str =
-    "a sum over the hour before, divided by 3600 s (right for ERA5 hourly data only)";
+pub(super) const HOURLY_TOTAL: &str = "a sum over the hour before, divided by 3600 s (right if each value is the sum of one hour, also where only every \
+     6th hour was downloaded; wrong for sums of 3, 6 or 24 hours)";
 
 /// Dew point near the surface: with surface pressure it gives QREFHT.
 const DEWPOINTS: [&str; 8] = [

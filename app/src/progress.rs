@@ -46,11 +46,12 @@ impl Progress {
         }
     }
 
-    /// Sets the total and the amount already done.
+    /// Sets the total and the amount already done, at the start or before a further pass over the same steps.
     pub fn start(&mut self, total: usize, done: usize) {
         self.bar.set_length(total as u64);
         self.bar.set_position(done as u64);
         self.bar.reset_eta();
+        self.last_position = 0;
         self.first = (done, Instant::now());
     }
 

@@ -32,13 +32,8 @@ impl Labelling<'_> {
         first: FirstPass,
         second: &mut SecondPass,
     ) -> Result<Vec<SeriesSummary>, ClimateError> {
-        let before = if first.is_needed() {
-            self.reader.times()
-        } else {
-            0
-        };
         let conclusions = self.first_pass(first, second.done() == 0)?;
-        self.second_pass(second, &conclusions, before)?;
+        self.second_pass(second, &conclusions)?;
         Ok(second.summaries(&conclusions))
     }
 
@@ -51,8 +46,10 @@ impl Labelling<'_> {
     ) -> Result<Conclusions, ClimateError> {
         let (rules, reader) = (self.rules, self.reader);
         let read = |index: usize, pass: Pass| reader.read(index, pass);
+        let which = in_words(rules.passes(), Pass::First);
+        self.progress.start(reader.times(), first.seen());
         first.run(&rules.detectors, reader.times(), &read, |pass| {
-            self.progress.set(pass.seen(), String::new());
+            self.progress.set(pass.seen(), which.into());
             if self.saving.is_due() {
                 self.saving.save(|| self.folder.save_first(pass))
             } else {
@@ -85,16 +82,17 @@ impl Labelling<'_> {
         own.map_or(Ok(()), |masks| climate::keep(&climatology, masks))
     }
 
-    /// Draws the masks of all times; `before` is the number of steps of the first pass, for the progress bar.
+    /// Draws the masks of all times.
     fn second_pass(
         &mut self,
         second: &mut SecondPass,
         conclusions: &Conclusions,
-        before: usize,
     ) -> Result<(), ClimateError> {
         let (rules, reader) = (self.rules, self.reader);
         let read = |index: usize, pass: Pass| reader.read(index, pass);
         let (detectors, times) = (&rules.detectors, reader.times());
+        let which = in_words(rules.passes(), Pass::Second);
+        self.progress.start(times, second.done());
         second.run(
             detectors,
             conclusions,
@@ -102,7 +100,7 @@ impl Labelling<'_> {
             &read,
             |pass, index, labels| {
                 self.write(index, labels.as_deref())?;
-                self.progress.set(before + index + 1, String::new());
+                self.progress.set(index + 1, which.into());
                 // Only between files: an incomplete mask file is started again.
                 if self.saving.is_due() && self.masks.iter().all(|masks| masks.ends_at(index)) {
                     self.masks.iter_mut().try_for_each(Masks::close)?;
@@ -131,5 +129,14 @@ impl Labelling<'_> {
             masks.write(index, of_method)?;
         }
         Ok(())
+    }
+}
+
+/// Which of these passes it is, for the progress; nothing where there is only one.
+fn in_words(passes: &[Pass], pass: Pass) -> &'static str {
+    match (passes.len(), pass) {
+        (1, _) => "",
+        (_, Pass::First) => "(pass 1 of 2)",
+        (_, Pass::Second) => "(pass 2 of 2)",
     }
 }

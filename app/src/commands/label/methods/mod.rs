@@ -80,7 +80,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         masks,
         agreement,
         saving: Saving::every(command.save_every),
-        progress: begin(&rules, &archive, [first.seen(), second.done()]),
+        progress: begin(&archive, [first.seen(), second.done()]),
     };
     // From here on signals set a flag.
     interrupt::flag();
@@ -196,20 +196,16 @@ fn fingerprint_of(rules: &Rules, against: &Against, archive: &Archive) -> anyhow
     fingerprint(archive, &format!("{what:?}"))
 }
 
-/// Starts the progress bar, after logging where the work resumes; `done` are the times completed in each pass.
-fn begin(rules: &Rules, archive: &Archive, done: [usize; 2]) -> Progress {
-    let start: usize = done.iter().sum();
-    if start > 0 {
-        let [seen, labelled] = done;
+/// Makes the progress bar, which each pass starts, after logging where the work resumes; `seen` and `labelled` are the
+/// times completed in each pass.
+fn begin(archive: &Archive, [seen, labelled]: [usize; 2]) -> Progress {
+    if seen + labelled > 0 {
         tracing::info!(
             "{} looked at and {labelled} labelled before: going on from there",
             counted(seen, "time")
         );
     }
-    let total = rules.passes().len() * archive.times().len();
-    let mut progress = Progress::new("label", total);
-    progress.start(total, start);
-    progress
+    Progress::new("label", archive.times().len())
 }
 
 /// Renames all outputs into place: masks, the table of agreement if there is something to compare, tables of objects.

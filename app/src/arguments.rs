@@ -79,9 +79,24 @@ impl fmt::Display for Months {
     }
 }
 
-/// Parses `6-11`, `12-2`, `1,2,3`.
+/// Initials of the months of two years.
+const INITIALS: &str = "JFMAMJJASONDJFMAMJJASOND";
+
+/// The months that a season's initials name, such as JJA; those of a single month would not tell which.
+fn season(name: &str) -> Option<impl Iterator<Item = i64>> {
+    let name = name.to_ascii_uppercase();
+    let first = INITIALS.find(&name)?;
+    let months = first..first + name.len();
+    (2..=12)
+        .contains(&name.len())
+        .then(|| months.map(|at| at as i64 % 12 + 1))
+}
+
+/// Parses `6-11`, `12-2`, `1,2,3`, `JJA`.
 pub fn months(text: &str) -> Result<Months, String> {
-    let bad = || "expected months such as 6-11, 12-2 or 1,2,3".to_string();
+    let bad = || {
+        "expected months such as 6-11, 12-2 or 1,2,3, or their initials, such as JJA".to_string()
+    };
     let one = |part: &str| -> Result<i64, String> {
         let month = part.trim().parse::<i64>().map_err(|_| bad())?;
         if (1..=12).contains(&month) {
@@ -92,9 +107,10 @@ pub fn months(text: &str) -> Result<Months, String> {
     };
     let mut found = Vec::new();
     for part in text.split(',') {
-        match part.split_once('-') {
-            None => found.push(one(part)?),
-            Some((from, to)) => {
+        match (season(part.trim()), part.split_once('-')) {
+            (Some(months), _) => found.extend(months),
+            (None, None) => found.push(one(part)?),
+            (None, Some((from, to))) => {
                 let (mut month, to) = (one(from)?, one(to)?);
                 found.push(month);
                 while month != to {

@@ -46,7 +46,7 @@ pub struct Trends {
     /// Years that count, as FROM-TO; all whole ones if left out.
     #[arg(long, value_name = "FROM-TO", value_parser = years)]
     pub years: Option<(i64, i64)>,
-    /// Months that count, such as `6-11`, `12-2` or `1,2,3`; those that the run has if left out.
+    /// Months that count, such as `JJA`, `6-11` or `1,2,3`; those that the run has if left out.
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     pub months: Option<Months>,
     /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of

@@ -60,7 +60,7 @@ pub struct Compare {
     /// Years of the second run.
     #[arg(long, value_name = "FROM-TO", value_parser = years)]
     pub years_b: Option<(i64, i64)>,
-    /// Months to compare, such as `6-11`, `12-2` or `1,2,3`; those that both runs have if left out.
+    /// Months to compare, such as `JJA`, `6-11` or `1,2,3`; those that both runs have if left out.
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     pub months: Option<Months>,
     /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of

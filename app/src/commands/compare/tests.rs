@@ -117,6 +117,21 @@ fn months_and_years_are_read() {
     assert_eq!(months("6-8,11").unwrap().0, [6, 7, 8, 11]);
     assert_eq!(months("12-2").unwrap().0, [1, 2, 12]);
     assert!(months("13").is_err() && months("6-").is_err());
+    // The tables' names of seasons had been refused.
+    for (name, expected) in [
+        ("DJF", &[1, 2, 12][..]),
+        ("MAM", &[3, 4, 5]),
+        ("jja", &[6, 7, 8]),
+        ("SON", &[9, 10, 11]),
+        ("NDJFM", &[1, 2, 3, 11, 12]),
+        ("JJA, 11", &[6, 7, 8, 11]),
+    ] {
+        assert_eq!(months(name).unwrap().0, expected, "{name}");
+    }
+    // Three months begin with J.
+    for name in ["J", "", "JAJ", "JFMAMJJASONDJ", "summer"] {
+        assert!(months(name).is_err(), "{name}");
+    }
     assert_eq!(years("1979-2008").unwrap(), (1979, 2008));
     assert!(years("2008-1979").is_err() && years("2008").is_err());
 }

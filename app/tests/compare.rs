@@ -86,10 +86,16 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
         "{table}"
     );
     assert!((0.05..0.25).contains(&number("relative_change")), "{table}");
+    // The file has all sentences, the screen the notes and ten of them.
+    let statements = fs::read_to_string(out.join("statements.txt")).expect("statements");
     assert!(
-        said.contains("Atmospheric rivers") && said.contains('%'),
-        "{said}"
+        statements.contains("Atmospheric rivers") && statements.contains('%'),
+        "{statements}"
     );
+    let (shown, rest) = said.trim_end().rsplit_once("\n\n").expect("two parts");
+    assert!(rest.ends_with(" more in statements.txt"), "{said}");
+    let sentences = shown.rsplit("\n\n").next().expect("sentences").lines();
+    assert_eq!(sentences.count(), 10, "{said}");
     for file in ["changes.json", "changes.html", "maps.nc", "statements.txt"] {
         assert!(out.join(file).is_file(), "{file}");
     }

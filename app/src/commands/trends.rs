@@ -80,7 +80,7 @@ impl Trends {
         if self.json {
             return output::json(&found);
         }
-        output::text(&found.text().trim_end())?;
+        output::text(&found.headlines())?;
         tracing::info!("tables and trends.html in {}", self.out.display());
         Ok(())
     }

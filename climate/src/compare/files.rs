@@ -1,7 +1,7 @@
 //! A comparison as files.
 
 use crate::compare::read::NUMBERS;
-use crate::compare::{Comparison, Interval, NoInterval, RETURN_YEARS};
+use crate::compare::{Comparison, Group, Interval, NoInterval, RETURN_YEARS, statement};
 use crate::error::Result;
 use crate::statistics::write_rows;
 use squall_data::{DataError, atomic};
@@ -50,6 +50,15 @@ impl Comparison {
     /// The sentences and what a reader must know, as text.
     pub fn text(&self) -> String {
         text_of(&self.statements, &self.notes)
+    }
+
+    /// What fits on a screen: what a reader must know, then sentences about the whole, of significant changes first.
+    pub fn headlines(&self) -> String {
+        let whole = self.changes.iter().filter(|row| row.group() == Group::ALL);
+        let (sure, others): (Vec<_>, Vec<_>) = whole.partition(|row| row.significant);
+        let rows = sure.into_iter().chain(others);
+        let sentences = rows.filter_map(|row| statement(row, self));
+        headlines_of(sentences, self.statements.len(), &self.notes)
     }
 
     fn change_rows(&self) -> Vec<Vec<String>> {
@@ -143,6 +152,30 @@ pub(crate) fn text_of(statements: &[String], notes: &[String]) -> String {
     text
 }
 
+/// Maximum number of sentences on a screen.
+const HEADLINES: usize = 10;
+
+/// What a reader must know, then the first of the `sentences`, and how many more there are of `all`.
+pub(crate) fn headlines_of(
+    sentences: impl Iterator<Item = String>,
+    all: usize,
+    notes: &[String],
+) -> String {
+    let shown: Vec<String> = sentences.take(HEADLINES).collect();
+    let mut parts = Vec::new();
+    if !notes.is_empty() {
+        parts.push(format!("To know:\n{}", notes.join("\n")));
+    }
+    if !shown.is_empty() {
+        parts.push(shown.join("\n"));
+    }
+    let more = all.saturating_sub(shown.len());
+    if more > 0 {
+        parts.push(format!("{more} more in statements.txt"));
+    }
+    parts.join("\n\n")
+}
+
 /// The word of tables for why there is no interval; blank where there is one.
 fn word_for(why: Option<NoInterval>) -> String {
     let word = why.and_then(|why| serde_json::to_value(why).ok());
@@ -187,5 +220,26 @@ mod tests {
         {
             assert!(page.contains(&format!("`{column}`")), "no `{column}`");
         }
+    }
+    /// All sentences, nearly a hundred, had scrolled the first ones off the screen, and the notes came last.
+    #[test]
+    fn a_screen_has_the_notes_first_and_ten_sentences() {
+        let of = |count: usize, notes: &[&str]| {
+            let sentences = (1..=count).map(|number| format!("Sentence {number}."));
+            let notes: Vec<String> = notes.iter().map(|note| (*note).to_string()).collect();
+            headlines_of(sentences, count + 3, &notes)
+        };
+        let many = of(12, &["One.", "Two."]);
+        assert!(
+            many.starts_with("To know:\nOne.\nTwo.\n\nSentence 1.\n"),
+            "{many}"
+        );
+        assert!(
+            many.ends_with("\nSentence 10.\n\n5 more in statements.txt"),
+            "{many}"
+        );
+        assert_eq!(of(1, &[]), "Sentence 1.\n\n3 more in statements.txt");
+        let none = std::iter::empty();
+        assert_eq!(headlines_of(none, 0, &["One.".into()]), "To know:\nOne.");
     }
 }

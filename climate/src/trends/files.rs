@@ -1,7 +1,7 @@
 //! Trends as files.
 
-use super::{NoTrend, TrendRow, Trends};
-use crate::compare::files::{cell, ends, text_of, yes_or_no};
+use super::{NoTrend, TrendRow, Trends, statement};
+use crate::compare::files::{cell, ends, headlines_of, text_of, yes_or_no};
 use crate::error::Result;
 use crate::statistics::write_rows;
 use squall_data::{DataError, atomic};
@@ -39,6 +39,15 @@ impl Trends {
     /// The sentences and what a reader must know, as text.
     pub fn text(&self) -> String {
         text_of(&self.statements, &self.notes)
+    }
+
+    /// What fits on a screen: what a reader must know, then sentences about the whole, of significant trends first.
+    pub fn headlines(&self) -> String {
+        let whole = self.trends.iter().filter(|row| row.is_of_all());
+        let (sure, others): (Vec<_>, Vec<_>) = whole.partition(|row| row.significant);
+        let rows = sure.into_iter().chain(others);
+        let sentences = rows.filter_map(|row| statement(row, self));
+        headlines_of(sentences, self.statements.len(), &self.notes)
     }
 
     /// All values of all years. A century has hundreds of thousands; no word in them needs quotes.

@@ -133,7 +133,7 @@ impl Compare {
         if self.json {
             return output::json(&comparison);
         }
-        output::text(&comparison.text().trim_end())?;
+        output::text(&comparison.headlines())?;
         tracing::info!("tables, maps and changes.html in {}", self.out.display());
         Ok(())
     }

@@ -23,6 +23,7 @@ mod levels;
 mod maps;
 mod maps_file;
 mod mask_size;
+mod moisture;
 mod names;
 mod normal;
 pub(crate) mod period;
@@ -328,6 +329,7 @@ impl Plan {
         let whole_year = selection.whole_year();
         let changes = changes(names, sides, (&design, goes_on), whole_year, &mut notes)?;
         notes.extend(mask_size::note(names, sides, &changes));
+        notes.extend(moisture::note(names, sides, &changes));
         progress(3)?;
         let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
         if !map_changes

@@ -26,7 +26,7 @@ use anyhow::Context;
 use clap::Args;
 use fields::Fields;
 use following::Following;
-use objects::Objects;
+use objects::{Objects, listed_cyclones};
 use squall_climate::events::{ExtractOptions, cyclone_wind_deg};
 use squall_climate::map::LandMask;
 use squall_climate::stream::EventStream;
@@ -201,6 +201,13 @@ impl Events {
         }
         if let Some(sentence) = summary.all_too_small(self.options(&objects)) {
             tracing::warn!("{sentence}");
+        }
+        if matches!(objects, Objects::Masks(_))
+            && skipped_files == 0
+            && let Some(sentence) =
+                listed_cyclones(&self.masks).and_then(|listed| summary.joined(listed))
+        {
+            tracing::info!("{sentence}");
         }
         Ok(Some(EventsSummary {
             skipped_files,

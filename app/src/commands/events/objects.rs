@@ -15,8 +15,21 @@ use squall_data::gaps::Gaps;
 use squall_data::mask_file::MaskArchive;
 use squall_data::{Archive, Calendar, Class, LatLonGrid, Time};
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// How many tropical cyclones the table lists that `squall label` wrote beside its masks; `None` without such a table.
+pub fn listed_cyclones(masks: &str) -> Option<usize> {
+    let table = File::open(Path::new(masks).join("objects.csv")).ok()?;
+    let row = format!("{},", Class::TropicalCyclone.name());
+    let mut count = 0;
+    for line in BufReader::new(table).lines() {
+        count += usize::from(line.ok()?.starts_with(&row));
+    }
+    Some(count)
+}
 
 /// Masks or boxes of many times.
 pub enum Objects {

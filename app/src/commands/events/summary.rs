@@ -79,6 +79,19 @@ impl EventsSummary {
         })
     }
 
+    /// A message if the masks have fewer areas of cyclones than the cyclones that are `listed` beside them.
+    pub(super) fn joined(&self, listed: usize) -> Option<String> {
+        let areas = self.counts.cyclones + self.counts.small_cyclones;
+        // Of times that were not read nothing is known.
+        (areas < listed && self.unread_times == 0).then(|| {
+            format!(
+                "{} are {} of the masks: those that touch count as one",
+                counted(listed, "labelled cyclone"),
+                counted(areas, "connected area")
+            )
+        })
+    }
+
     /// A note about river ranks that are not based on vapour transport, as the end of a sentence.
     pub(super) fn by_proxy(&self) -> &'static str {
         if self.counts.rivers > 0 && self.transport == Some(TransportSource::Proxy.name()) {

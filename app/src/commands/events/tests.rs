@@ -1,9 +1,11 @@
 //! Tables of many ranks are those of one, whatever happens on the way; what cannot be used is left out or told.
 
+use super::objects::listed_cyclones;
 use super::{Events, EventsSummary};
 use crate::arguments;
 use squall_climate::compare::Coverage;
 use squall_climate::events::{Event, ExtractOptions};
+use squall_climate::stream::EventCounts;
 use squall_climate::table::{read_events, read_tracks};
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, Class, Time};
@@ -496,4 +498,32 @@ fn least_areas_are_those_of_their_class() {
     assert_eq!(areas(&call(&both[2..])), [20_000.0, 7.0]);
     assert_eq!(call(&[]).confidence(), 0.5);
     assert_eq!(call(&["--min-confidence", "0.8"]).confidence(), 0.8);
+}
+
+/// `label` had told 2093 cyclones and `events` 2031, without a word.
+#[test]
+fn fewer_areas_than_labelled_cyclones_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = "class,time\ntropical_cyclone,a\natmospheric_river,a\ntropical_cyclone,a\ntropical_cyclone,b\n";
+    std::fs::write(folder.path().join("objects.csv"), table).unwrap();
+    assert_eq!(listed_cyclones(folder.path().to_str().unwrap()), Some(3));
+    assert_eq!(listed_cyclones("no/such/folder"), None);
+    let said = |cyclones, small_cyclones, unread_times| {
+        let counts = EventCounts {
+            cyclones,
+            small_cyclones,
+            ..EventCounts::default()
+        };
+        let summary = EventsSummary {
+            counts,
+            unread_times,
+            ..EventsSummary::default()
+        };
+        summary.joined(3)
+    };
+    let expected =
+        "3 labelled cyclones are 2 connected areas of the masks: those that touch count as one";
+    assert_eq!(said(1, 1, 0).as_deref(), Some(expected));
+    assert_eq!(said(2, 1, 0), None);
+    assert_eq!(said(1, 1, 1), None);
 }

@@ -293,6 +293,24 @@ fn masks_of_a_labelling_that_was_stopped_are_told_of() {
     }
 }
 
+/// Other tracks came out without a word.
+#[test]
+fn centres_that_no_pressure_tells_are_told_of() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 12, 3);
+    let (truth, out) = (fields.join("truth").join("*.nc"), at("events"));
+    let call = ["events", path(&truth), "--out", path(&out), "-q"];
+    let warns = |more: &[&str]| {
+        let output = squall().args(call).args(more).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said.contains("a cyclone's centre is the middle of its area")
+    };
+    assert!(warns(&[]));
+    assert!(!warns(&["--fields", path(&fields)]));
+}
+
 /// They were not read, and nobody heard of it.
 #[test]
 fn masks_that_a_training_of_masks_and_boxes_does_not_read_are_told() {

@@ -190,6 +190,8 @@ impl Events {
         let wind = fields.as_ref().and_then(Fields::wind);
         let ranked_by = fields.as_ref().and_then(Fields::ranked_by);
         let absent = fields.as_ref().map_or(0, |fields| fields.absent);
+        let has_pressure =
+            (fields.as_ref()).map(|fields| fields.variables.contains(&Variable::Psl));
         following.follow(comm, fields, &land)?;
         let summary =
             following.conclude((wind, ranked_by), self.rules(&objects, &tracking), &formats)?;
@@ -197,6 +199,10 @@ impl Events {
         for sentence in
             fields::without_fields(without, objects.times().len(), chooses_by_wind(&tracking))
         {
+            tracing::warn!("{sentence}");
+        }
+        let has_cyclones = summary.counts.cyclones + summary.counts.others > 0;
+        if let Some(sentence) = fields::without_pressure(has_pressure, has_cyclones) {
             tracing::warn!("{sentence}");
         }
         if let Some(sentence) = summary.all_too_small(self.options(&objects)) {

@@ -290,6 +290,9 @@ fn names(channels: &[Variable]) -> String {
 ///
 /// Without names, those that every time has; if incomplete times may be skipped, those that most times have. Warns
 /// about dropped channels that some times have.
+///
+/// # Errors
+/// Names of no channel; without names, an archive of which no channel is kept.
 pub fn channels(
     asked: &[String],
     archive: &Archive,
@@ -315,6 +318,9 @@ pub fn channels(
             _ => left_out.push(variable),
         }
     }
+    if kept.is_empty() {
+        return Err(without_channels(&left_out, all));
+    }
     // The archive's problems already say how many times lack it, and which is the first.
     if !left_out.is_empty() {
         let why = if skip_bad {
@@ -325,6 +331,23 @@ pub fn channels(
         tracing::warn!("without {}: {why}", names(&left_out));
     }
     Ok(kept)
+}
+
+/// The error for an archive of which no channel can be kept, because its times are not of one kind.
+fn without_channels(at_some: &[Variable], times: usize) -> anyhow::Error {
+    if at_some.is_empty() {
+        return Advice::input(
+            format!("none of the sixteen channels is there, at any of {times} times"),
+            "`squall inspect` lists every variable and what it serves as",
+        );
+    }
+    Advice::input(
+        format!(
+            "no channel is at all of the {times} times: {} are at some of them",
+            names(at_some)
+        ),
+        "files of some have other times than those of others: a mean over an interval stands at its middle (CMIP's `pr`), other fields stand at full hours. Leave such files out, or move their times (`cdo shifttime`)",
+    )
 }
 
 /// A file's absolute path, and the facts (such as length and modification time) that distinguish it from an earlier

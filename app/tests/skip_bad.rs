@@ -59,6 +59,17 @@ fn take_water_and_rain(path: &Path) {
 
 /// Takes a channel out of a file.
 fn take(path: &Path, channel: &str) {
+    keep(path, |name| name != channel);
+}
+
+/// Takes all channels but one out of a file.
+fn take_all_but(path: &Path, channel: &str) {
+    let others = Variable::CHANNELS.map(Variable::name);
+    keep(path, |name| name == channel || !others.contains(&name));
+}
+
+/// Takes all variables out of a file that are not kept by their name.
+fn keep(path: &Path, is_kept: impl Fn(&str) -> bool) {
     let whole = path.with_extension("whole");
     fs::rename(path, &whole).expect("renamed");
     let from = netcdf::open(&whole).expect("opened");
@@ -69,7 +80,7 @@ fn take(path: &Path, channel: &str) {
     }
     for variable in from
         .variables()
-        .filter(|variable| variable.name() != channel)
+        .filter(|variable| is_kept(&variable.name()))
     {
         let dimensions = variable
             .dimensions()
@@ -139,6 +150,28 @@ fn channels_that_are_never_together_are_told_as_such() {
     assert_eq!(output.status.code(), Some(3), "{said}");
     assert!(said.contains("no time has all of them"), "{said}");
     assert!(files.len() > 1 && !said.contains("--skip-bad"), "{said}");
+}
+
+/// It was the error of a wrong list, which nobody had given, and told none.
+#[test]
+fn a_store_of_files_without_a_common_channel_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let run = simulate(folder.path(), 4, 3);
+    let files = files_of(&run);
+    for (index, file) in files.iter().enumerate() {
+        take_all_but(file, ["TMQ", "PSL"][index % 2]);
+    }
+    let (truth, out) = (run.join("truth"), folder.path().join("store"));
+    let call = ["stage", path(&run), "--labels", path(&truth), "--out"];
+    let output = squall().args(call).arg(&out).output().expect("it starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    let told = "no channel is at all of the 16 times: TMQ, PSL are at some of them";
+    assert!(said.contains(told), "{said}");
+    assert!(
+        said.contains("hint:") && said.contains("shifttime"),
+        "{said}"
+    );
 }
 
 /// Heights of 300 and 500 hPa stand in for channels, and a file may lack them as it may lack a channel.

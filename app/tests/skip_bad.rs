@@ -152,6 +152,29 @@ fn channels_that_are_never_together_are_told_as_such() {
     assert!(files.len() > 1 && !said.contains("--skip-bad"), "{said}");
 }
 
+/// They were counted and not named.
+#[test]
+fn inspect_names_missing_channels_and_the_methods_that_lack_them() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    let inspected = |text: &str| run(&["inspect", path(&fields)]).contains(text);
+    assert!(!inspected("missing   "));
+    let all = "label     by bard, deepcam, lows, percentile, tempest\n";
+    assert!(inspected(all));
+    for file in files_of(&fields) {
+        take(&file, "QREFHT");
+        take(&file, "PRECT");
+    }
+    let dew_point = "QREFHT (or the dew point with the surface pressure: d2m and sp)";
+    assert!(inspected(&format!("missing   {dew_point}, PRECT\n")));
+    assert!(inspected(
+        "by bard, lows, percentile, tempest; deepcam lacks PRECT\n"
+    ));
+    let told = summary(&["inspect", path(&fields)]);
+    assert_eq!(told["missing"].as_array().map(Vec::len), Some(2), "{told}");
+    assert_eq!(told["label_lacks"]["deepcam"][0], "PRECT", "{told}");
+}
+
 /// It was the error of a wrong list, which nobody had given, and told none.
 #[test]
 fn a_store_of_files_without_a_common_channel_is_refused_with_the_reason() {

@@ -1,6 +1,5 @@
 //! Describes a file or folder, as text and as data.
 
-use crate::Time;
 use crate::archive::coordinates::{TimeAxis, time_axis};
 use crate::archive::scan;
 use crate::archive::{
@@ -9,7 +8,9 @@ use crate::archive::{
 use crate::error::Result;
 use crate::gaps::Gaps;
 use crate::mask_file::MaskArchive;
+use crate::{Time, Variable};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -70,6 +71,10 @@ pub struct Inspection {
     pub problems: Vec<String>,
     /// Whether any of it is readable as fields, masks or boxes; tables are not considered here.
     pub usable: bool,
+    /// The other channels, with what they could be computed from; empty if no time has any channel.
+    pub missing: Vec<String>,
+    /// The channels that methods of labelling lack, by their names; filled in by the caller that knows them.
+    pub label_lacks: BTreeMap<String, Vec<String>>,
 }
 
 impl Inspection {
@@ -90,6 +95,8 @@ impl Inspection {
             tracks: None,
             problems: Vec::new(),
             usable: false,
+            missing: Vec::new(),
+            label_lacks: BTreeMap::new(),
         }
     }
 }
@@ -99,6 +106,14 @@ impl Inspection {
 /// # Errors
 /// [`crate::DataError`] of the first file, if nothing exists or no file is netCDF.
 pub fn inspect(input: &str) -> Result<Inspection> {
+    Ok(inspect_with_archive(input)?.0)
+}
+
+/// As [`inspect`], with the archive, if the files form one.
+///
+/// # Errors
+/// As of [`inspect`].
+pub fn inspect_with_archive(input: &str) -> Result<(Inspection, Option<Archive>)> {
     let files = files_of(input)?;
     let look = |path: &PathBuf| look(path).map(|variables| (path.clone(), variables));
     // The first that can be opened; earlier ones are listed among the problems.
@@ -120,7 +135,7 @@ pub fn inspect(input: &str) -> Result<Inspection> {
         }],
         ..Inspection::new(input, dialect)
     };
-    match Archive::open_with(input, BadFiles::Skip) {
+    let archive = match Archive::open_with(input, BadFiles::Skip) {
         Err(error) => {
             inspection.problems.push(error.to_string());
             // WRF and rotated grids are rejected, but their dates are still informative.
@@ -133,10 +148,12 @@ pub fn inspect(input: &str) -> Result<Inspection> {
                 inspection.calendar = Some(calendar.cf_name().to_string());
                 inspection.set_times(&times);
             }
+            None
         }
         Ok(archive) => {
             let names = archive.available().iter().map(|v| v.name().to_string());
             inspection.channels = names.collect();
+            inspection.missing = missing(&archive);
             inspection.grid = Some(archive.grid().describe());
             inspection.grid_shape = Some(archive.grid().shape());
             inspection.calendar = Some(archive.calendar().cf_name().to_string());
@@ -151,12 +168,35 @@ pub fn inspect(input: &str) -> Result<Inspection> {
                     "no channel of the sixteen is there: nothing to label or to learn from".into(),
                 );
             }
+            Some(archive)
         }
-    }
+    };
     inspection.usable = inspection.usable
         || inspection.has_boxes()
         || MaskArchive::open_with(input, None, BadFiles::Skip).is_ok();
-    Ok(inspection)
+    Ok((inspection, archive))
+}
+
+/// The channels that are not at every time, with what they could be computed from; none if no time has any channel.
+fn missing(archive: &Archive) -> Vec<String> {
+    let counts = Variable::CHANNELS.map(|channel| (channel, archive.times_with(channel)));
+    if counts.iter().all(|(_, count)| *count == 0) {
+        return Vec::new();
+    }
+    let lacking = counts
+        .into_iter()
+        .filter(|(_, count)| *count < archive.times().len());
+    let say = |(channel, count): (Variable, usize)| {
+        let remark = match channel {
+            _ if count > 0 => " (at some times only)",
+            Variable::Tmq => " (or humidity on pressure levels, such as q)",
+            Variable::Qrefht => " (or the dew point with the surface pressure: d2m and sp)",
+            Variable::Zbot => " (or TREFHT)",
+            _ => "",
+        };
+        format!("{channel}{remark}")
+    };
+    lacking.map(say).collect()
 }
 
 /// Whether the archive has fields that any command reads: a channel, vapour transport, or a field on pressure levels.
@@ -223,7 +263,7 @@ fn look(path: &Path) -> Result<Vec<VariableInfo>> {
         };
         let mut found = matches(&name);
         found.retain(|(channel, _)| serves(*channel));
-        let named = |(channel, kind): &(crate::Variable, Match)| match kind {
+        let named = |(channel, kind): &(Variable, Match)| match kind {
             Match::Same => channel.name().to_string(),
             Match::Proxy(difference) => format!("{channel} ({difference})"),
             Match::Level(hpa) => format!("{channel} (at {hpa} hPa)"),
@@ -331,6 +371,23 @@ impl fmt::Display for Inspection {
                 self.channels.len(),
                 self.channels.join(" ")
             )?;
+        }
+        if !self.missing.is_empty() {
+            writeln!(f, "  missing   {}", self.missing.join(", "))?;
+        }
+        if !self.label_lacks.is_empty() {
+            let methods = self.label_lacks.iter();
+            let (able, others): (Vec<_>, Vec<_>) =
+                methods.partition(|(_, lacking)| lacking.is_empty());
+            let able: Vec<&str> = able.into_iter().map(|(name, _)| name.as_str()).collect();
+            let able = match able.is_empty() {
+                true => "by no method".to_string(),
+                false => format!("by {}", able.join(", ")),
+            };
+            let others = others.into_iter();
+            let others =
+                others.map(|(name, lacking)| format!("; {name} lacks {}", lacking.join(" ")));
+            writeln!(f, "  label     {able}{}", others.collect::<String>())?;
         }
         for make in &self.makes {
             match self.makes.len() {

@@ -1,16 +1,19 @@
 //! `squall inspect`: describes a file or folder.
 
 use crate::commands::events::refusals::unknown_layout;
+use crate::commands::label::lacks;
 use crate::commands::score::kind::{Kind, Offer, offers};
 use crate::failure::Advice;
 use crate::{output, own_folder};
 use clap::Args;
+use squall_climate::detect::Method;
 use squall_climate::table::calendar_beside;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::archive::files_of;
 use squall_data::boxes::FileKind;
-use squall_data::inspect::{Inspection, inspect};
-use squall_data::{DataError, Time};
+use squall_data::inspect::{Inspection, inspect_with_archive};
+use squall_data::{Archive, DataError, Time};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 /// Track formats whose files have no calendar.
@@ -41,7 +44,13 @@ pub struct Inspect {
 impl Inspect {
     /// Prints the inspection; an error if nothing in it is usable.
     pub fn run(self) -> anyhow::Result<()> {
-        let found = inspect(&self.path);
+        let found = inspect_with_archive(&self.path).map(|(mut inspection, archive)| {
+            let has_channels = !(inspection.channels.is_empty() && inspection.missing.is_empty());
+            if let Some(archive) = archive.filter(|_| has_channels) {
+                inspection.label_lacks = label_lacks(&archive);
+            }
+            inspection
+        });
         // Text that is not a list of files, and netCDF of tracks, whose axes form no grid.
         let table = match Path::new(&self.path).is_file() || found.is_err() {
             true => table(&self.path),
@@ -129,6 +138,18 @@ impl Inspect {
         let is_table = |kind: Kind| kind == Kind::Tracks || kind == Kind::Boxes && is_folder;
         offers(&self.path).is_ok_and(|found| found.iter().any(|one| is_table(one.kind)))
     }
+}
+
+/// The channels that each method of `squall label` lacks.
+fn label_lacks(archive: &Archive) -> BTreeMap<String, Vec<String>> {
+    let lacking = |method: Method| -> Vec<String> {
+        let names = lacks(method, archive).into_iter();
+        names.map(|channel| channel.name().to_string()).collect()
+    };
+    let methods = Method::ALL.into_iter();
+    methods
+        .map(|method| (method.name().to_string(), lacking(method)))
+        .collect()
 }
 
 /// The table of tracks or boxes at a path, if there is nothing else. Boxes in files other than CSV are recognised by

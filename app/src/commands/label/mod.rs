@@ -30,6 +30,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 pub use masks::is_unfinished;
+pub use rules::lacks;
 
 /// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
 /// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.

@@ -298,6 +298,17 @@ fn warm_core_for(methods: &[Method], archive: &Archive) -> Option<WarmCore> {
     warm_core::everywhere(archive, strictest.channels())
 }
 
+/// The channels that a method with its usual thresholds needs, and that not all times have.
+pub fn lacks(method: Method, archive: &Archive) -> Vec<Variable> {
+    let has_transport = tells_by_transport(archive);
+    let by_water = by_water(&DetectorThresholds::default());
+    let core = warm_core_for(&[method], archive);
+    let by_heights = core.is_some_and(|core| core.levels_hpa().is_some());
+    let mut lacking = needed(method, by_water, has_transport, by_heights);
+    lacking.retain(|v| !archive.available().contains(v));
+    lacking
+}
+
 /// The channels to read: what the methods cannot do without, and what else serves them.
 fn channels(
     methods: &[Method],
@@ -307,8 +318,8 @@ fn channels(
     skip_bad: bool,
 ) -> anyhow::Result<Vec<Variable>> {
     let by_water = by_water(thresholds);
-    let by_heights = warm_core.is_some_and(|core| core.levels_hpa().is_some());
     let has_transport = tells_by_transport(archive);
+    let by_heights = warm_core.is_some_and(|core| core.levels_hpa().is_some());
     let (mut wanted, mut useful): (Vec<Variable>, Vec<Variable>) = (Vec::new(), Vec::new());
     for method in methods {
         let needed = needed(*method, by_water, has_transport, by_heights);

@@ -23,7 +23,22 @@ pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
 
 /// [`open`] for a command that uses some channels: omits warnings about others.
 pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Result<Archive> {
-    let archive = Archive::open_with(input, bad_files(skip_bad))?;
+    open_needing(input, skip_bad, used, Archive::most_together)
+}
+
+/// [`open_for`] for a command that cannot do without some channels: times that have none of these are not times of its
+/// input.
+pub fn open_needing(
+    input: &str,
+    skip_bad: bool,
+    used: &[Variable],
+    needed: impl FnOnce(&Archive) -> Vec<Variable>,
+) -> anyhow::Result<Archive> {
+    let mut archive = Archive::open_with(input, bad_files(skip_bad))?;
+    let needed = needed(&archive);
+    if let Some(told) = archive.leave_out_times_without(&needed) {
+        tracing::warn!("{told}");
+    }
     warn_of(&archive, used);
     Ok(archive)
 }
@@ -44,8 +59,13 @@ pub fn open_together(
     if comm.size() == 1 {
         return open_for(input, skip_bad, used);
     }
-    let archive = open_archive(comm, input, bad_files(skip_bad))?;
+    let mut archive = open_archive(comm, input, bad_files(skip_bad))?;
+    let needed = archive.most_together();
+    let told = archive.leave_out_times_without(&needed);
     if comm.rank() == 0 {
+        if let Some(told) = told {
+            tracing::warn!("{told}");
+        }
         warn_of(&archive, used);
     }
     Ok(archive)

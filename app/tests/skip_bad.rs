@@ -175,6 +175,63 @@ fn inspect_names_missing_channels_and_the_methods_that_lack_them() {
     assert_eq!(told["label_lacks"]["deepcam"][0], "PRECT", "{told}");
 }
 
+/// As 3-hourly `pr` of CMIP, a mean over an interval: no command could do without, and none said why.
+#[test]
+fn rain_between_the_hours_of_all_else_is_left_out_where_it_is_not_needed() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 4, 3);
+    for file in files_of(&fields) {
+        let rain = file.with_extension("rain.nc");
+        fs::copy(&file, &rain).expect("copied");
+        take(&file, "PRECT");
+        take_all_but(&rain, "PRECT");
+        let mut rain = netcdf::append(&rain).expect("opened");
+        let mut time = rain.variable_mut("time").expect("an axis");
+        let days: Vec<f64> = time.get_values(..).expect("read");
+        let days: Vec<f64> = days.iter().map(|day| day + 0.125).collect();
+        time.put_values(&days, ..).expect("written");
+        rain.close().expect("closed");
+    }
+    let told = "16 of 32 times have PRECT alone, first 2000-08-01T";
+    let inspected = run(&["inspect", path(&fields)]);
+    assert!(inspected.contains(told), "{inspected}");
+    assert!(
+        !inspected.contains("no channel of the sixteen"),
+        "{inspected}"
+    );
+    let able = "label     by bard, lows, percentile, tempest; deepcam lacks PRECT\n";
+    assert!(inspected.contains(able), "{inspected}");
+    let says = |call: &[&str]| {
+        let output = squall().args(call).output().expect("it starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        assert!(
+            said.contains(told) && !said.contains("missing at"),
+            "{said}"
+        );
+        said
+    };
+    let (labels, events, store) = (at("labels"), at("events"), at("store"));
+    let label = ["label", path(&fields), "--method", "tempest", "--out"];
+    says(&[&label[..], &[path(&labels)]].concat());
+    let again = at("again");
+    let said = summary(&[&label[..], &[path(&again), "--skip-bad"]].concat());
+    assert_eq!(said["methods"][0]["times"], 16, "{said}");
+    assert_eq!(said["skipped_times"], 0, "{said}");
+    let of = ["events", path(&labels), "--fields", path(&fields), "--out"];
+    let said = says(&[&of[..], &[path(&events)]].concat());
+    assert!(said.contains("no PRECT in the fields"), "{said}");
+    let stage = ["stage", path(&fields), "--labels", path(&labels), "--out"];
+    says(&[&stage[..], &[path(&store)]].concat());
+    // deepcam needs the rain: no time has all.
+    let deepcam = at("deepcam");
+    let call = ["label", path(&fields), "--out", path(&deepcam)];
+    let output = squall().args(call).output().expect("it starts");
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output));
+    assert!(text(&output).contains("no time has all of them"));
+}
+
 /// It was the error of a wrong list, which nobody had given, and told none.
 #[test]
 fn a_store_of_files_without_a_common_channel_is_refused_with_the_reason() {

@@ -150,7 +150,11 @@ pub fn inspect_with_archive(input: &str) -> Result<(Inspection, Option<Archive>)
             }
             None
         }
-        Ok(archive) => {
+        Ok(mut archive) => {
+            // As the commands do that read it.
+            let together = archive.most_together();
+            let left_out = archive.leave_out_times_without(&together);
+            inspection.problems.extend(left_out);
             let names = archive.available().iter().map(|v| v.name().to_string());
             inspection.channels = names.collect();
             inspection.missing = missing(&archive);
@@ -164,9 +168,13 @@ pub fn inspect_with_archive(input: &str) -> Result<(Inspection, Option<Archive>)
                 .problems
                 .extend(archive.problems().iter().cloned());
             if inspection.channels.is_empty() {
-                inspection.problems.push(
-                    "no channel of the sixteen is there: nothing to label or to learn from".into(),
-                );
+                let none = match inspection.missing.is_empty() {
+                    true => "no channel of the sixteen is there: nothing to label or to learn from",
+                    false => {
+                        "no channel of the sixteen is at every time: files of some have other times than those of others"
+                    }
+                };
+                inspection.problems.push(none.into());
             }
             Some(archive)
         }

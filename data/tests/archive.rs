@@ -222,6 +222,58 @@ fn channels_that_are_missing_at_the_same_times_share_a_line() {
     );
 }
 
+/// Rain as a mean lies between the hours of all else: half of the times had no more than that, and no time had all.
+#[test]
+fn times_of_what_is_not_needed_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, hours: &[f64], fields: &[&'static str]| {
+        let fields = fields.iter().map(|name| match *name {
+            "PSL" => Field::named("PSL", "Pa"),
+            "PRECT" => Field::named("PRECT", "m/s"),
+            wind => Field::named(wind, "m s-1"),
+        });
+        let spec = FileSpec {
+            times: hours.iter().map(|hour| hour / 24.0).collect(),
+            fields: fields.collect(),
+            ..FileSpec::default()
+        };
+        write(&folder.path().join(name), &spec);
+    };
+    file("a.nc", &[3.0, 9.0, 15.0], &["PRECT"]);
+    file("b.nc", &[0.0, 6.0, 12.0], &["PSL", "U850"]);
+    let mut archive = open(folder.path());
+    assert!(archive.times().len() == 6 && archive.available().is_empty());
+    let both = [Variable::U850, Variable::Psl];
+    assert_eq!(archive.most_together(), both);
+    let told = archive.leave_out_times_without(&both).expect("a sentence");
+    let begins = "3 of 6 times have PRECT alone, first 2000-01-01T03:00:00 in `";
+    assert!(told.starts_with(begins) && told.contains("a.nc"), "{told}");
+    let hours = |archive: &Archive| -> Vec<i64> {
+        let times = archive.times().iter();
+        times
+            .map(|time| time.seconds_since(archive.times()[0]) / 3600)
+            .collect()
+    };
+    assert_eq!(hours(&archive), [0, 6, 12]);
+    assert_eq!(archive.available(), both);
+    let problems = archive.problems().join("; ");
+    assert!(!problems.contains("missing at"), "{problems}");
+    let found = archive.read(2, &[Variable::Psl]).unwrap();
+    assert_eq!(found.time, archive.times()[2]);
+    assert_eq!(archive.leave_out_times_without(&both), None);
+    // All that a command asks for is there, but never at once.
+    let mut archive = open(folder.path());
+    let all = [Variable::Psl, Variable::Prect];
+    assert_eq!(archive.leave_out_times_without(&all), None);
+    assert_eq!(archive.times().len(), 6);
+    // A time at which the field itself is lacking is none of others.
+    fs::remove_file(folder.path().join("a.nc")).unwrap();
+    file("c.nc", &[18.0, 24.0], &["PRECT"]);
+    let mut archive = open(folder.path());
+    assert_eq!(archive.leave_out_times_without(&both), None);
+    assert_eq!(hours(&archive), [0, 6, 12, 18, 24]);
+}
+
 #[test]
 fn units_are_converted_or_refused() {
     let folder = tempfile::tempdir().unwrap();

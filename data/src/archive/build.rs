@@ -95,6 +95,7 @@ impl Build {
         }
         let (times, places): (_, Vec<Vec<Place>>) = self.axis.into_values().unzip();
         let of_a_time = places.iter().map(Vec::len).max().unwrap_or(1);
+        let general_problems = problems.len();
         let mut archive = Archive {
             files: self.files,
             facts: Mutex::new(self.facts),
@@ -106,18 +107,13 @@ impl Build {
             times_of_files: OnceLock::new(),
             available: Vec::new(),
             problems,
+            general_problems,
             told: Vec::new(),
             skipped_files,
             has_completed_heights: AtomicBool::new(false),
             open: nc::FileCache::new(of_a_time),
         };
-        let repeated = archive.repeated();
-        archive.problems.extend(repeated.map(Problem::general));
-        let found = archive.find_channels();
-        let said = archive.problems_of_files(&found);
-        archive.problems.extend(said.into_iter().chain(found.told));
-        let texts = archive.problems.iter().map(|problem| &problem.text);
-        archive.told = texts.cloned().collect();
+        archive.find_problems();
         Ok(archive)
     }
 }
@@ -134,6 +130,19 @@ struct Channels {
 }
 
 impl Archive {
+    /// Fills `available` and, after the general ones, `problems` for the times that there are.
+    pub(super) fn find_problems(&mut self) {
+        self.problems.truncate(self.general_problems);
+        self.available.clear();
+        let repeated = self.repeated();
+        self.problems.extend(repeated.map(Problem::general));
+        let found = self.find_channels();
+        let said = self.problems_of_files(&found);
+        self.problems.extend(said.into_iter().chain(found.told));
+        let texts = self.problems.iter().map(|problem| &problem.text);
+        self.told = texts.cloned().collect();
+    }
+
     /// Determines the provenance of channels; fills `available`.
     fn find_channels(&mut self) -> Channels {
         let mut channels = Channels::default();

@@ -5,8 +5,8 @@
 //!
 //! How files become fields: `input` lists the files. `scan` examines each of them once, using `coordinates` for its
 //! axes and `candidate` for its variables, whose names are in `alias` and whose units are in `units`. `build` merges
-//! all files into one time axis. `read` then reads the fields of a time: `decode` turns stored numbers into values, and
-//! `derive` computes channels that the files lack.
+//! all files into one time axis, of which `kept` leaves out times that a command has no use for. `read` then reads the
+//! fields of a time: `decode` turns stored numbers into values, and `derive` computes channels that the files lack.
 
 mod alias;
 mod blocks;
@@ -21,6 +21,7 @@ mod fields;
 pub(crate) mod file_date;
 mod forecast;
 mod input;
+mod kept;
 mod levels;
 pub(crate) mod nc;
 mod problem;
@@ -87,6 +88,8 @@ pub struct Archive {
     times_of_files: OnceLock<Vec<Vec<(usize, usize)>>>,
     available: Vec<Variable>,
     problems: Vec<Problem>,
+    /// How many of `problems`, the first ones, do not depend on which times there are.
+    general_problems: usize,
     /// The sentences of `problems`.
     told: Vec<String>,
     skipped_files: usize,

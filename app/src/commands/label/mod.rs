@@ -192,7 +192,9 @@ impl Label {
             // Vapour transport that is summed over levels ends at the ground.
             used.push(Variable::Ps);
         }
-        let archive = input::open_for(&self.input, self.skip_bad, &used)?;
+        let needed = self.method.iter().flat_map(|method| method.channels());
+        let needed: Vec<Variable> = needed.copied().collect();
+        let archive = input::open_needing(&self.input, self.skip_bad, &used, |_| needed)?;
         input::keep_apart(&archive, &self.out)?;
         own_folder::check(&self.out, Holds::Labels)?;
         if let Some(gaps) = Gaps::of(archive.times()) {

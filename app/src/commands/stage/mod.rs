@@ -22,7 +22,7 @@ use crate::{input, output};
 use clap::Args;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selection, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, DataError, Time, boxes};
+use squall_data::{Archive, BoxFrames, DataError, Time, Variable, boxes};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
@@ -165,6 +165,18 @@ impl Stage {
         Ok(Some(masks))
     }
 
+    /// The channels whose times are those of the fields: those of --channels, else those that are together.
+    fn needed(&self, archive: &Archive) -> Vec<Variable> {
+        if self.channels.is_empty() {
+            return archive.most_together();
+        }
+        // Other names are refused where the channels are chosen.
+        let names = self.channels.iter().map(|name| name.to_ascii_uppercase());
+        names
+            .filter_map(|name| Variable::from_name(&name))
+            .collect()
+    }
+
     /// The store's folder.
     ///
     /// # Errors
@@ -208,7 +220,9 @@ impl Stage {
     /// Writes the store or continues an unfinished one; returns its contents.
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
         let out = self.place()?;
-        let archive = input::open(&self.input, self.skip_bad)?;
+        let used = &Variable::CHANNELS;
+        let needed = |archive: &Archive| self.needed(archive);
+        let archive = input::open_needing(&self.input, self.skip_bad, used, needed)?;
         input::keep_apart(&archive, out)?;
         own_folder::check(out, Holds::Store)?;
         let masks = self.find_masks(&archive)?;

@@ -242,7 +242,7 @@ mod tests {
         let found = score(&arguments, &table, &table).unwrap();
         assert_eq!(found.tracks.len(), 1);
         // What is asked for comes first.
-        arguments.calendar = Some(squall_data::Calendar::NoLeap);
+        arguments.calendar = Some(Calendar::NoLeap);
         let error = score(&arguments, &table, &table).unwrap_err();
         assert!(error.to_string().contains("calendar noleap"), "{error}");
     }

@@ -9,6 +9,7 @@ pub(crate) mod category;
 pub(crate) mod coarse;
 mod counts;
 mod histogram;
+mod month_axis;
 mod netcdf_file;
 mod occurrence;
 mod river_scale;

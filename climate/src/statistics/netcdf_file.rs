@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
-use crate::statistics::{Basin, MonthCounts, Statistics};
+use crate::statistics::{Basin, MonthCounts, Statistics, month_axis};
 use netcdf::FileMut;
 use squall_data::netcdf_file::{NetcdfFile, put_axis};
 use squall_data::{Calendar, Class, LatLonGrid};
@@ -31,7 +31,7 @@ impl Statistics {
     /// Variables: `frequency(class, lat, lon)`; `times(month)`, `days(month)`, `tracks(month, class, basin)`,
     /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
     /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
-    /// `month_of_year(month)`; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN,
+    /// `month_of_year(month)` and, as CF has it, `time(month)`, the middle of the month, with bounds; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN,
     /// its fill value, in months without any, as it is blank in the tables, and so is the energy of cyclones none of
     /// whose winds is known. Classes and basins are named in `flag_meanings`. For changes of frequency
     /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
@@ -82,6 +82,7 @@ impl Statistics {
             self.put_frequency(file, grid)?;
             self.put_coarse(file)?;
         }
+        month_axis::put(file, self.months(), calendar)?;
         self.put_months(file)
     }
 
@@ -137,6 +138,9 @@ impl Statistics {
             let mut variable = file.add_variable::<f64>(table.name, table.dimensions)?;
             variable.put_attribute("long_name", table.long_name)?;
             variable.put_attribute("units", table.unit)?;
+            if !["year", "month_of_year"].contains(&table.name) {
+                variable.put_attribute("coordinates", month_axis::COORDINATES)?;
+            }
             if [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
                 variable.set_fill_value(f64::NAN)?;
             }
@@ -169,6 +173,7 @@ impl Statistics {
         let long_name = "cells of the grid of the class, over all analysed times of the month";
         marked.put_attribute("long_name", long_name)?;
         marked.put_attribute("units", "1")?;
+        marked.put_attribute("coordinates", month_axis::COORDINATES)?;
         for (index, month) in self.months().iter().enumerate() {
             let counts = self.coarse().of_month(month.year, month.month);
             let values: Vec<i32> = match counts {

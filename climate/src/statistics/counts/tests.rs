@@ -284,6 +284,9 @@ fn each_count_has_its_column_and_variable() {
     .map(values);
     // The second day is the second bit.
     assert_eq!(of_month.concat(), [2001.0, 8.0, 2.0, 2.0, 24.0]);
+    // August, by its middle and its ends.
+    assert_eq!(values("time"), [15.5]);
+    assert_eq!(values("time_bounds"), [0.0, 31.0]);
     // By class, then by basin.
     let (pacific, indian) = (Basin::WestPacific as usize, Basin::NorthIndian as usize);
     let of_rivers = Basin::ALL.len();
@@ -301,4 +304,31 @@ fn each_count_has_its_column_and_variable() {
         let all = if name == "tracks" { 9.0 } else { expected };
         assert!((sum - all).abs() < 1e-9, "{name}: {found:?}");
     }
+}
+
+/// Months of a calendar that has 29 February, one of them missing, over the turn of a year.
+#[test]
+fn months_are_a_time_coordinate() {
+    let mut run = Statistics::new(&LatLonGrid::global(8, 12).unwrap());
+    for (year, month) in [(1999, 12), (2000, 2)] {
+        let time = Time::new(Calendar::Standard, year, month, 3, 6, 0, 0).unwrap();
+        run.add_time(time, None, 6.0, []).unwrap();
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("statistics.nc");
+    let grid = LatLonGrid::global(8, 12).unwrap();
+    run.write_netcdf(&path, &grid, Calendar::Standard).unwrap();
+    let file = netcdf::open(&path).unwrap();
+    let time = file.variable("time").unwrap();
+    let text = |name: &str| match time.attribute_value(name).unwrap().unwrap() {
+        netcdf::AttributeValue::Str(text) => text,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(text("units"), "days since 1999-12-01 00:00:00");
+    assert_eq!(text("calendar"), Calendar::Standard.cf_name());
+    let bounds = file.variable(&text("bounds")).unwrap();
+    let middles: Vec<f64> = time.get_values(..).unwrap();
+    assert_eq!(middles, [15.5, 76.5]);
+    let ends: Vec<f64> = bounds.get_values(..).unwrap();
+    assert_eq!(ends, [0.0, 31.0, 62.0, 91.0]);
 }

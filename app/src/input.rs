@@ -8,7 +8,7 @@ use squall_data::facts::FileFacts;
 use squall_data::mask_file::{About, MaskArchive};
 use squall_data::{Archive, Calendar, DataError, LatLonGrid, Time, Variable};
 use squall_jobs::comm::Communicator;
-use squall_jobs::infer::open_archive;
+use squall_jobs::infer::{TRAINING_TIMES, open_archive};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::File;
@@ -172,6 +172,17 @@ pub const ORIGIN: &str = "squall_input";
 /// The recorded source of a mask file.
 fn origin_of(path: &Path) -> Option<String> {
     About::read(path).ok()?.attributes.remove(ORIGIN)
+}
+
+/// Warns if masks are at times that their network was trained on, as far as their files say; `index` is that of one of
+/// them.
+pub fn warn_of_training_times(input: &str, masks: &MaskArchive, index: usize) {
+    let about = About::read(masks.source_of(index)).ok();
+    if let Some(times) = about.and_then(|mut about| about.attributes.remove(TRAINING_TIMES)) {
+        tracing::warn!(
+            "{times} times of `{input}` were its network's training: scores there say little about other weather (`squall infer STORE --split test` leaves them out)"
+        );
+    }
 }
 
 /// Warns if the recorded source files of masks are not among the fields: two runs may have the same times.

@@ -344,3 +344,39 @@ fn masks_that_a_training_of_masks_and_boxes_does_not_read_are_told() {
         assert_eq!(said.matches(warning).count(), times, "{said}");
     }
 }
+
+/// A network looks better where it has learnt the answers.
+#[test]
+fn scores_at_times_of_training_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 1);
+    let (store, trained, truth) = (at("store"), at("trained"), fields.join("truth"));
+    stage(&fields, &truth, &store, &["--block-days", "1"]);
+    let train = ["train", "--recipe=small", "--data", path(&store), "--out"];
+    let short = ["--set=training.steps=1", "--set=schedule.warmup_steps=0"];
+    let narrow = ["--set=network.width=0.1", "--quiet"];
+    run(&[&train[..], &[path(&trained)], &short[..], &narrow[..]].concat());
+    let model = trained.join("best.safetensors");
+    for (name, input, more, learnt) in [
+        ("whole", &store, &[][..], true),
+        ("unseen", &store, &["--split=test"], false),
+        // Files do not say what was made of them.
+        ("files", &fields, &[], false),
+    ] {
+        let masks = at(name);
+        let infer = ["infer", path(input), "--model", path(&model), "--out"];
+        let output = squall().args(infer).arg(&masks).args(more).output();
+        let output = output.expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let warns = said.contains("of the 24 times were the model's training");
+        assert_eq!(warns, learnt, "{name}: {said}");
+        let score = ["score", "--prediction", path(&masks), "--truth"];
+        let output = squall().args(score).arg(&truth).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let warns = said.contains("were its network's training");
+        assert_eq!(warns, learnt, "{name}: {said}");
+    }
+}

@@ -92,6 +92,18 @@ impl<'a> Input<'a> {
         })
     }
 
+    /// Number of times that a network trained on the store with this hash has learnt from: those of its training split.
+    pub(super) fn training_times(&self, data_hash: &str) -> usize {
+        match &self.source {
+            Source::Store(store, ids) if store.data_hash() == data_hash => {
+                let samples = store.samples();
+                let is_training = |&&id: &&usize| samples[id].split == Split::Train;
+                ids.iter().filter(is_training).count()
+            }
+            _ => 0,
+        }
+    }
+
     /// Time step of the data in seconds; `None` for a single time.
     pub(super) fn step_seconds(&self) -> Option<i64> {
         self.step

@@ -56,7 +56,7 @@ pub use opening::open_archive;
 pub use options::{BadInput, InferOptions};
 pub use plan::{InferPlan, batch_for};
 pub use report::{InferEvent, InferReport, Spent};
-pub use settings::is_unfinished;
+pub use settings::{TRAINING_TIMES, is_unfinished};
 pub use strips::Strips;
 
 use crate::comm::{Communicator, Solo, agree, doing};
@@ -167,6 +167,13 @@ impl Inference<'_> {
         let mut claims = Claims::begin(self.out, left.len(), comm)?;
         let ran = other_ranks::work(&job, &mut claims, comm, progress, stop)?;
         self.conclude(comm, &all, &claims, &ran, start)
+    }
+
+    /// Number of times of the input that a member was trained on, as far as hashes show it; of several the highest.
+    pub(super) fn training_times(&self) -> usize {
+        let models = self.ensemble.models().iter();
+        let counts = models.map(|model| self.input.training_times(&model.contract().data_hash));
+        counts.max().unwrap_or(0)
     }
 
     /// Computes the memory demand, the batch size and notes for the user, before any file is touched.

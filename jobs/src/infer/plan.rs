@@ -28,6 +28,8 @@ pub struct InferPlan {
     pub times: usize,
     /// Number of mask files of the input.
     pub files: usize,
+    /// Times of the input that the network was trained on; 0 if its hash shows no such times.
+    pub training_times: usize,
     /// Times whose file was finished by an earlier call.
     pub done_times: usize,
     /// Ranks that share the work.
@@ -261,6 +263,7 @@ impl Job<'_, '_> {
             gives: ensemble.gives(),
             times: self.total,
             files,
+            training_times: self.inference.training_times(),
             done_times: self.done,
             ranks,
             members,

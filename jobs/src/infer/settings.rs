@@ -149,7 +149,7 @@ pub(super) fn about(inference: &Inference<'_>, indices: Range<usize>) -> MaskFil
         classes: &Class::EVENTS,
         title: "Tropical cyclones and atmospheric rivers found by a neural network".to_string(),
         source: format!("Squall {VERSION}, {networks}"),
-        attributes: attributes(ensemble, options, origin),
+        attributes: attributes(inference, origin),
         probabilities: if options.probabilities {
             &Class::EVENTS
         } else {
@@ -170,12 +170,14 @@ fn of_models(ensemble: &Ensemble<'_>, get: impl Fn(&Model) -> String) -> String 
     all.join(", ")
 }
 
+/// Attribute of mask files: how many of the times of all files the network was trained on.
+pub const TRAINING_TIMES: &str = "squall_training_times";
+
 /// Global attributes: those requested, and the origin of the masks.
-fn attributes(
-    ensemble: &Ensemble<'_>,
-    options: &InferOptions,
-    origin: String,
-) -> Vec<(String, String)> {
+fn attributes(inference: &Inference<'_>, origin: String) -> Vec<(String, String)> {
+    let Inference {
+        ensemble, options, ..
+    } = inference;
     // Names are not deduplicated: two models may have the same name.
     let models: Vec<String> = ensemble.models().iter().map(|m| file_name(m)).collect();
     let models = models.join(", ");
@@ -202,6 +204,11 @@ fn attributes(
         of_models(ensemble, |m| m.contract().normalisation_hash.clone()),
     );
     let channels: Vec<&str> = ensemble.variables().iter().map(|v| v.name()).collect();
+    let learnt = inference.training_times();
+    if learnt > 0 {
+        let all = inference.input.times().len();
+        add(TRAINING_TIMES, format!("{learnt} of {all}"));
+    }
     add("squall_channels", channels.join(" "));
     add("squall_precision", dtype_name(ensemble));
     if ensemble.members() > 1 {

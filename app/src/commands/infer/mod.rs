@@ -306,6 +306,13 @@ fn tell(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
             let notes = plan.notes.iter().filter(|note| !said.contains(note));
             notes.for_each(|note| tracing::warn!("{note}"));
             announce(plan);
+            if plan.training_times > 0 {
+                tracing::warn!(
+                    "{} of the {} were the model's training: how well it does there says little about other weather (--split test leaves them out)",
+                    plan.training_times,
+                    counted(plan.times, "time")
+                );
+            }
             progress.start(plan.times, plan.done_times);
         }
         InferEvent::Mask { done, .. }

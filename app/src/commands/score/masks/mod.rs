@@ -5,7 +5,7 @@ mod areas;
 use super::Score;
 use super::left_out::LeftOut;
 use crate::failure::Advice;
-use crate::input::{compare_origins, same_dates};
+use crate::input::{compare_origins, same_dates, warn_of_training_times};
 use crate::interrupt;
 use crate::plan::counted;
 use crate::progress::Progress;
@@ -234,6 +234,7 @@ impl Score {
             return Err(self.nothing_shared(&predicted, &truth));
         }
         compare_origins(&predicted, &truth, &shared);
+        warn_of_training_times(&self.prediction, &predicted, shared[0].0);
         let one_sided = predicted.times().len() + truth.times().len() - 2 * shared.len();
         if one_sided > 0 {
             tracing::warn!("left out: {} on one side only", counted(one_sided, "time"));

@@ -18,7 +18,7 @@ use crate::events::Event;
 use squall_data::grid::KM_PER_DEGREE;
 use squall_data::{BoxClass, Class, GeoBox, TrackedBox};
 
-/// The box of a cyclone of the masks: a depression's while its wind is below a storm's.
+/// The box of a cyclone of the masks. Its class is tropical depression while its wind is below that of a storm.
 pub(super) fn cyclone(
     cyclone: &CycloneCandidate,
     half_deg: f64,
@@ -51,7 +51,7 @@ pub(super) fn rivers(objects: &[Event]) -> impl Iterator<Item = TrackedBox> {
     rivers.map(of_cells)
 }
 
-/// The box of the cells of an object.
+/// The bounding box of an object's cells.
 pub(super) fn of_cells(object: &Event) -> TrackedBox {
     TrackedBox {
         geo: GeoBox {
@@ -62,7 +62,8 @@ pub(super) fn of_cells(object: &Event) -> TrackedBox {
     }
 }
 
-/// The boxes of the lows that are not part of a cyclone of the masks, and of depressions only while they are weak.
+/// The boxes of lows that are not part of a cyclone of the masks. Depressions have a box only while they are weaker
+/// than a storm.
 pub(crate) fn lows(
     lows: &[LowCandidate],
     cyclones: &[CycloneCandidate],
@@ -122,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Whether a box lies about a place with these half sides, degrees.
+    /// Whether a box is centred on this position with these half sides, degrees.
     fn is_about(geo: &GeoBox, (lat, lon): (f64, f64), (half_lat, half_lon): (f64, f64)) -> bool {
         let (centre_lat, centre_lon) = geo.centre();
         let off = [
@@ -161,7 +162,7 @@ mod tests {
     #[test]
     fn lows_beside_a_cyclone_or_as_strong_as_one_have_no_box() {
         use BoxClass::{ExtratropicalCyclone as Etc, TropicalDepression as Td};
-        // Distances that tell which of them is used.
+        // Different distances, so that a mix-up of the two would show.
         let extratropical = EtcThresholds {
             merge_radius_deg: 4.0,
             ..EtcThresholds::default()

@@ -21,30 +21,30 @@ pub struct CycloneCandidate {
     pub lon_deg: f64,
     /// The pressure there, Pa.
     pub min_psl_pa: f64,
-    /// Vorticity at 850 hPa, positive in the sense of a cyclone, s-1.
+    /// Vorticity at 850 hPa, positive if cyclonic, s-1.
     pub vorticity_per_s: f64,
-    /// Highest lowest-level wind in the window about the vorticity maximum, m s-1.
+    /// Highest lowest-level wind in the window around the vorticity maximum, m s-1.
     pub max_wind_m_s: f64,
     /// Whether it has a warm core.
     pub warm_core: bool,
-    /// Whether it has a maximum of thickness.
+    /// Whether the thickness has a maximum there.
     pub thick_core: bool,
-    /// Temperature of the warmest place near the centre (mean of 200 and 500 hPa), K.
+    /// Highest temperature near the centre (mean of 200 and 500 hPa), K.
     pub core_temperature_k: Option<f64>,
     /// Greatest thickness from 1000 to 200 hPa near the centre, m.
     pub core_thickness_m: Option<f64>,
-    /// The track it belongs to; `None` before tracking, and where the input is too short to track.
+    /// Its track; `None` before tracking, and where the input is too short to track.
     pub track_id: Option<u64>,
 }
 
 impl CycloneCandidate {
-    /// Whether it is a storm at this time: wind, warm core and thickness.
+    /// Whether it meets the criteria of a storm at this time: wind, warm core and thickness.
     pub fn is_storm(&self, min_wind_m_s: f64) -> bool {
         self.max_wind_m_s >= min_wind_m_s && self.warm_core && self.thick_core
     }
 }
 
-/// The planes that the cyclone criteria look at.
+/// The fields of the cyclone criteria.
 pub(super) struct CycloneFields<'a> {
     grid: &'a LatLonGrid,
     vorticity: Array2<f32>,
@@ -53,7 +53,7 @@ pub(super) struct CycloneFields<'a> {
     core: CoreFields<'a>,
 }
 
-/// The planes that tell the core of a cyclone.
+/// The fields that describe the core of a cyclone.
 pub(crate) struct CoreFields<'a> {
     grid: &'a LatLonGrid,
     /// T200 and T500.
@@ -62,10 +62,10 @@ pub(crate) struct CoreFields<'a> {
     height: [ArrayView2<'a, f32>; 2],
 }
 
-/// The planes of some variables.
+/// The fields of these variables in a snapshot; `algorithm` names the caller in the error.
 ///
 /// # Errors
-/// [`ClimateError::MissingField`] with everything that is missing.
+/// [`ClimateError::MissingField`] with all missing variables.
 pub(crate) fn planes<'a, const N: usize>(
     snapshot: &'a Snapshot,
     algorithm: &'static str,
@@ -92,7 +92,7 @@ pub(crate) fn planes<'a, const N: usize>(
 
 impl<'a> CycloneFields<'a> {
     /// # Errors
-    /// [`ClimateError::MissingField`] if the snapshot lacks one.
+    /// [`ClimateError::MissingField`] if the snapshot lacks a field.
     pub(super) fn of(snapshot: &'a Snapshot) -> Result<Self> {
         use Variable::{Psl, T200, T500, U850, Ubot, V850, Vbot, Z200, Z1000};
         let needed = [U850, V850, Psl, Ubot, Vbot, T200, T500, Z200, Z1000];
@@ -113,14 +113,13 @@ impl<'a> CycloneFields<'a> {
 
     /// Candidates from south to north, then by longitude.
     ///
-    /// Each low is a candidate once, with the strongest of the vorticity maxima that it is near to. (TECA lists it with
-    /// each of these: its window is a little narrower than twice the largest distance of a low, and on coarse grids it
-    /// holds few cells.)
+    /// Each low appears once, with the strongest of the vorticity maxima near it. (TECA lists it with each of them: its
+    /// window is slightly narrower than twice the maximum distance of a low, and holds few cells on coarse grids.)
     ///
-    /// Vorticity has the term of the converging meridians, u tan(lat) / R, which `teca_vorticity` leaves out: it adds
-    /// 6e-6 per s to a westerly wind of 40 m/s at 45 degrees.
+    /// Vorticity includes the term of the converging meridians, u tan(lat) / R, which `teca_vorticity` leaves out: it
+    /// adds 6e-6 s-1 to a westerly wind of 40 m/s at 45 degrees.
     pub(super) fn candidates(&self, thresholds: &TcThresholds) -> Vec<CycloneCandidate> {
-        // As TECA: cells on either side of the middle one, the same number in both directions.
+        // As in TECA: the same number of cells on either side of the middle one, in both directions.
         let window = thresholds.vorticity_window_deg / self.grid.lat_spacing_deg();
         let window = (((window - 1.0) / 2.0 + 1e-6) as isize).max(1);
         let mut found: Vec<CycloneCandidate> = (0..self.grid.shape().0)
@@ -146,7 +145,7 @@ impl<'a> CycloneFields<'a> {
         found
     }
 
-    /// The sign of cyclonic vorticity in a row's hemisphere.
+    /// The sign of cyclonic vorticity in the hemisphere of row `j`.
     fn sign(&self, j: usize) -> f32 {
         if self.grid.lat_deg()[j] < 0.0 {
             -1.0
@@ -155,7 +154,8 @@ impl<'a> CycloneFields<'a> {
         }
     }
 
-    /// Cells of a row above the threshold that no cell of their window exceeds; of equals the south-westernmost.
+    /// The cells of a row that reach the threshold and that no cell of their window exceeds. Ties go to the
+    /// south-westernmost.
     fn vorticity_peaks(
         &self,
         thresholds: &TcThresholds,
@@ -171,7 +171,7 @@ impl<'a> CycloneFields<'a> {
             .iter()
             .enumerate()
             .filter(|(_, value)| sign * **value >= low);
-        // Most cells stop at the threshold, most of the others at a neighbour.
+        // The neighbours alone rule out most cells, so they are checked before the whole window.
         let peaks = above.filter(|(i, _)| {
             self.is_peak(j, *i, 1) && (window == 1 || self.is_peak(j, *i, window))
         });
@@ -196,7 +196,8 @@ impl<'a> CycloneFields<'a> {
         })
     }
 
-    /// Whether a stretch of a row, over the seam if the grid wraps, holds a value above `here`. NaN does not count.
+    /// Whether a range of columns in a row holds a value above `here`, or equal to it if `or_equal`. The range wraps on
+    /// periodic grids; NaN never counts.
     fn rival(&self, j: usize, columns: Range<isize>, here: f32, or_equal: bool) -> bool {
         let count = self.grid.shape().1 as isize;
         let (sign, row) = (self.sign(j), self.vorticity.row(j));
@@ -214,12 +215,12 @@ impl<'a> CycloneFields<'a> {
                     || columns.end > count && exceeds(0, columns.end - count)))
     }
 
-    /// Half a window's columns: never more than the circle has.
+    /// Columns on either side of a window's middle: at most half the circle.
     fn half_width(&self, half: isize) -> isize {
         half.min((self.grid.shape().1 as isize - 1) / 2)
     }
 
-    /// The cells about one: closed at the poles, wrapping at the seam if the grid does.
+    /// The cells of the window around a cell: cut off at the poles, wrapping in longitude if the grid does.
     fn window(&self, j: usize, i: usize, half: isize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let rows = self.grid.shape().0;
         let (j, wide) = (j as isize, self.half_width(half));
@@ -279,12 +280,12 @@ impl<'a> CycloneFields<'a> {
         }
     }
 
-    /// What tells the cores of these cyclones.
+    /// The fields of the core.
     pub(super) fn core(&self) -> &CoreFields<'a> {
         &self.core
     }
 
-    /// Lowest-level wind of the vortex about a centre, m s-1.
+    /// Lowest-level wind of the vortex around a centre, m s-1.
     pub(super) fn vortex_wind_m_s(&self, centre: (f64, f64)) -> f64 {
         vortex_wind_m_s(self.grid, self.wind, centre)
     }
@@ -301,7 +302,7 @@ impl<'a> CycloneFields<'a> {
 }
 
 impl<'a> CoreFields<'a> {
-    /// Those of a snapshot; `None` if it lacks one.
+    /// The core fields of a snapshot; `None` if one is missing.
     pub(crate) fn of(snapshot: &'a Snapshot) -> Option<Self> {
         use Variable::{T200, T500, Z200, Z1000};
         Some(Self {
@@ -311,21 +312,21 @@ impl<'a> CoreFields<'a> {
         })
     }
 
-    /// Whether both the temperature and the thickness near a centre fall off all around: a warm core.
+    /// Whether the core is warm: both temperature and thickness fall off on all sides of a maximum near the centre.
     pub(crate) fn is_warm(&self, thresholds: &TcThresholds, centre: (f64, f64)) -> bool {
         self.cores(thresholds, centre)
             .iter()
             .all(|(_, stands)| *stands)
     }
 
-    /// The highest upper temperature and the greatest thickness near a centre, and whether each falls off all around.
-    /// Both are searched for from the centre; TECA looks for the thickness from where it found the temperature.
+    /// The highest upper-level temperature and the greatest thickness near a centre, and whether each falls off on all
+    /// sides. Both searches start at the centre; TECA starts the one for thickness at the temperature maximum.
     ///
     /// # Source
     /// GFDL TSTORMS / TECA `teca_tc_candidates`: "mean temperature between 200mb and 500mb for warm core layer". The
     /// thickness from 1000 to 200 hPa is proportional to the layer's mean virtual temperature.
     fn cores(&self, thresholds: &TcThresholds, centre: (f64, f64)) -> [(Option<f64>, bool); 2] {
-        // Maxima are searched for as lows of the negative field.
+        // A maximum is found as the minimum of the negated field.
         let [t200, t500] = &self.temperature;
         let cold = |j: usize, i: usize| -0.5 * (f64::from(t200[[j, i]]) + f64::from(t500[[j, i]]));
         let [z200, z1000] = &self.height;

@@ -1,4 +1,4 @@
-//! Pass two, cyclones: which cells about a centre belong to it.
+//! Pass two, cyclones: which cells around a centre belong to the cyclone.
 
 use super::candidates::CycloneCandidate;
 use super::patches::{Touch, patches, row_runs};
@@ -8,12 +8,13 @@ use ndarray::ArrayView2;
 use squall_data::LatLonGrid;
 use squall_data::grid::lon_difference_deg;
 
-/// The distance from a centre at which the azimuthal mean wind, outward of its maximum, first falls below the storm
-/// wind, degrees; 0 where it never rises above it or does not fall within the search radius.
+/// The distance in degrees at which the azimuthal mean wind, outward of its maximum, first falls below the storm wind;
+/// 0 if it never exceeds it, or does not fall below it within the search radius.
 ///
 /// # Source
-/// TECA `teca_tc_wind_radii`, defaults: mean of |(u, v)| in 32 rings over 6 degrees (plain degrees), linear between the
-/// rings' centres. Rings narrower than the grid hold no cell; TECA counts them as calm, here they are left out.
+/// TECA `teca_tc_wind_radii`, defaults: the mean of |(u, v)| in 32 rings over 6 degrees (plain degrees), interpolated
+/// linearly between ring centres. Rings narrower than the grid spacing may hold no cell; TECA counts these as calm,
+/// this code skips them.
 pub(super) fn wind_radius_deg(
     grid: &LatLonGrid,
     [u, v]: [ArrayView2<'_, f32>; 2],
@@ -49,7 +50,7 @@ pub(super) fn wind_radius_deg(
         .map(|(k, ring)| ((k as f64 + 0.5) * width, ring.0 / f64::from(ring.1)))
         .collect();
     let limit = thresholds.radius_wind_m_s;
-    // The first of equal maxima, as TECA.
+    // The first of equal maxima, as in TECA.
     let peak = (0..profile.len()).reduce(|a, b| if profile[b].1 > profile[a].1 { b } else { a });
     let outward = peak
         .filter(|k| profile[*k].1 > limit)
@@ -61,7 +62,7 @@ pub(super) fn wind_radius_deg(
     })
 }
 
-/// A box of cells: rows `south..north`, and `width` columns eastward from `west`.
+/// A box of cells: rows `south..north`, and `width` columns eastward of `west`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct BoxWindow {
     pub south: usize,
@@ -71,15 +72,15 @@ pub(super) struct BoxWindow {
 }
 
 impl BoxWindow {
-    /// From the cell nearest to the south-western corner up to, without it, the one nearest to the north-eastern
-    /// corner, as the published script cuts it; but over the seam where the grid wraps.
+    /// From the cell nearest to the south-western corner up to, but excluding, the one nearest to the north-eastern
+    /// corner, as in the published script; unlike there, the box wraps where the grid does.
     pub(super) fn around(grid: &LatLonGrid, (lat, lon): (f64, f64), half_deg: f64) -> Self {
         let (rows, columns) = grid.shape();
         let (south, west) = grid.nearest((lat - half_deg).max(-90.0), lon - half_deg);
         let (north, _) = grid.nearest((lat + half_deg).min(90.0), lon);
         let (south, north) = (south.min(rows - 1), north.max(south + 1).min(rows));
         if grid.is_periodic() {
-            // Counted from where the box begins, so that a shifted storm has a shifted box.
+            // Counted from the box's western edge, so that a shifted storm has an equally shifted box.
             let from = lon_difference_deg(grid.lon_deg()[west], lon - half_deg);
             let width = ((2.0 * half_deg - from) / grid.lon_spacing_deg()).round() as usize;
             return Self {
@@ -89,7 +90,8 @@ impl BoxWindow {
                 width: width.clamp(1, columns),
             };
         }
-        // Regional: cut at the edges. Counted from the middle column, because grids may be wider than half a circle.
+        // Regional grid: cut off at the edges. Counted from the middle column, because grids may be wider than half a
+        // circle.
         let middle = columns / 2;
         let east = lon_difference_deg(lon, grid.lon_deg()[middle]);
         let offset = middle as f64 + east / grid.lon_spacing_deg();
@@ -112,8 +114,8 @@ impl BoxWindow {
     }
 }
 
-/// The percentile of some values as numpy has it: linear between the two nearest ranks. NaN is left out; `None` if
-/// nothing is left. Reorders the values.
+/// The percentile as defined by numpy: linear between the two nearest ranks. Skips NaN; `None` if nothing is left.
+/// Reorders the values.
 pub(super) fn percentile_linear(values: &mut Vec<f32>, percent: f64) -> Option<f64> {
     values.retain(|v| !v.is_nan());
     if values.is_empty() {
@@ -139,13 +141,12 @@ pub(super) fn box_half_deg(
 
 /// The cells of one cyclone, as runs of the grid sorted by row and column.
 ///
-/// In the box of half side wind radius + 6.6 degrees, the cells above the 93rd percentile of the box in each of the
-/// channels (TMQ, U850, V850, PRECT; signed winds, as published); of each channel the largest 8-connected piece; of
-/// their union the largest piece. Of equally large pieces the south-westernmost. A channel that is constant in the box
-/// has none.
+/// For each channel (TMQ, U850, V850, PRECT; signed winds, as published), take the cells of the box above its 93rd
+/// percentile and keep their largest 8-connected piece. The mask is the largest piece of the union of these. Ties go to
+/// the south-westernmost piece. A channel that is constant in the box contributes nothing.
 ///
-/// The published script keeps the union for the last cyclone of a time only, and the TMQ piece for the others, because
-/// it starts the mask anew for each; here each cyclone gets its union.
+/// The published script restarts the mask for each cyclone, so only the last cyclone of a time keeps its union and the
+/// others keep the TMQ piece; here each cyclone gets its union.
 pub(super) fn cyclone_cells(
     grid: &LatLonGrid,
     channels: &[ArrayView2<'_, f32>],
@@ -175,7 +176,7 @@ pub(super) fn cyclone_cells(
     to_grid(&piece, window, grid.shape().1)
 }
 
-/// The largest 8-connected piece of a box given row by row.
+/// The largest 8-connected piece of a box in row-major order.
 fn largest_piece(inside: impl Fn(usize) -> bool, width: usize, height: usize) -> Vec<Run> {
     let rows: Vec<_> = (0..height)
         .map(|j| row_runs((0..width).map(|i| inside(j * width + i))))
@@ -192,7 +193,7 @@ fn largest_piece(inside: impl Fn(usize) -> bool, width: usize, height: usize) ->
     largest.unwrap_or_default()
 }
 
-/// Runs of a box as runs of the grid, cut at the seam.
+/// Converts runs of a box to runs of the grid, split at the seam.
 fn to_grid(piece: &[Run], window: BoxWindow, columns: usize) -> Vec<Run> {
     let columns = columns as u32;
     let mut runs = Vec::with_capacity(piece.len());
@@ -296,7 +297,7 @@ mod tests {
         }
     }
 
-    /// The profile falls to the storm wind in one ring and below it in the next: it had no radius.
+    /// A profile that fell to exactly the storm wind in one ring and below it in the next used to give no radius.
     #[test]
     fn a_ring_of_just_the_storm_wind_has_the_radius() {
         let grid = LatLonGrid::global(181, 360).unwrap();
@@ -318,7 +319,7 @@ mod tests {
         };
         assert_eq!(radius([30.0, 25.0, 17.5, 10.0, 5.0, 5.0]), 2.5);
         assert_eq!(radius([30.0, 25.0, 20.0, 17.5, 17.5, 5.0]), 4.5);
-        // As high as the storm wind is not above it.
+        // A maximum equal to the storm wind does not exceed it.
         assert_eq!(radius([17.5, 10.0, 5.0, 5.0, 5.0, 5.0]), 0.0);
     }
 

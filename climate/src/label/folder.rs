@@ -1,4 +1,4 @@
-//! The folder of a labelling run: its tables, and the saved state from which an interrupted run continues.
+//! The output folder of a labelling run: its tables, and the saved state for resuming.
 
 use super::{LabelStream, LabelledSnapshot};
 use crate::error::Result;
@@ -10,12 +10,12 @@ const OBJECTS: &str = "objects.csv";
 const BOXES: &str = "boxes.csv";
 const STATE: &str = "state.cbor";
 
-/// The folder of a run: `objects.csv` and `boxes.csv` appear in it whole when all times are labelled; until then their
-/// parts and the run's state lie in `.label.partial`.
+/// The output folder of a run. `objects.csv` and `boxes.csv` appear in it, complete, when all times are labelled; until
+/// then `.label.partial` holds their partial files and the run's state.
 ///
-/// [`LabelFolder::save`] saves a state from which [`LabelFolder::open`] continues: rows written after it are cut off
-/// and made again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
-/// (another fingerprint) begins anew.
+/// [`LabelFolder::save`] saves a state from which [`LabelFolder::open`] resumes. It truncates rows written after that
+/// state, and the run writes them again, so the tables equal those of an uninterrupted run. A run with other inputs or
+/// options (another fingerprint) starts over.
 pub struct LabelFolder {
     out: PathBuf,
     partial: PartialFolder,
@@ -24,7 +24,7 @@ pub struct LabelFolder {
     boxes: BoxPart,
 }
 
-/// The state on disk; `S` is a [`LabelStream`], borrowed where it is written.
+/// The state on disk; `S` is a [`LabelStream`], borrowed for writing.
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
     fingerprint: String,
@@ -34,10 +34,10 @@ struct Saved<S> {
 }
 
 impl LabelFolder {
-    /// Opens the folder of a run; returns the state to continue from, which is `new` if none was saved.
+    /// Opens the folder of a run. Returns the state to resume from, or `new` if none was saved.
     ///
-    /// `fingerprint` must differ for whatever would change the result: inputs, their times, thresholds. A state is
-    /// taken up if it is `whole`: all else that was written of the times that it has labelled is there.
+    /// `fingerprint` must change with everything that affects the result: inputs, their times, thresholds. A saved
+    /// state is only used if `whole` confirms that all other output of the times it covers exists.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if the folder cannot be written.
@@ -69,10 +69,10 @@ impl LabelFolder {
         Ok((folder, stream))
     }
 
-    /// Writes the rows of the next time.
+    /// Writes the rows of the next labelled time.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Data`] if writing fails, or a box has no place on the globe.
+    /// [`crate::ClimateError::Data`] if writing fails, or a box has no valid position on the globe.
     pub fn write(&mut self, labelled: &LabelledSnapshot) -> Result<()> {
         for object in &labelled.objects {
             self.objects.write(object)?;
@@ -80,7 +80,7 @@ impl LabelFolder {
         self.boxes.write(labelled.mask.time, &labelled.boxes)
     }
 
-    /// Saves a state, from which an interrupted run continues.
+    /// Saves a state to resume from.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -95,7 +95,7 @@ impl LabelFolder {
         self.partial.save(STATE, &saved)
     }
 
-    /// The table of boxes as far as it is written, which is still a part.
+    /// Flushes the boxes written so far and returns the path of their partial file.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -104,7 +104,7 @@ impl LabelFolder {
         Ok(self.boxes.path().into())
     }
 
-    /// Ends the run: both tables take their names.
+    /// Finishes the run: renames both tables to their final names.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -116,7 +116,7 @@ impl LabelFolder {
         self.partial.remove()
     }
 
-    /// Brings all rows to the disk and says how long the files are.
+    /// Syncs all rows to disk and returns the sizes of the files.
     fn flush(&mut self) -> Result<[u64; 2]> {
         let boxes_bytes = self.boxes.flush()?;
         Ok([self.objects.flush()?, boxes_bytes])

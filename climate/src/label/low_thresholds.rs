@@ -1,4 +1,4 @@
-//! The numbers of the recipes for lows that masks do not tell apart: extratropical cyclones and tropical depressions.
+//! The thresholds for lows that masks do not distinguish: extratropical cyclones and tropical depressions.
 
 use super::thresholds::{TcThresholds, check_numbers};
 use crate::error::Result;
@@ -9,36 +9,37 @@ use serde::{Deserialize, Serialize};
 /// # Source
 /// Ullrich et al. 2021 (TempestExtremes v2.1, GMD 14, 5023) after Ullrich and Zarzycki 2017 (GMD 10, 1069):
 /// `DetectNodes --searchbymin PSL --closedcontourcmd "PSL,200.0,6.0,0" --mergedist 6.0`, `StitchNodes --range 6.0
-/// --mintime 60h --maxgap 18h --min_endpoint_dist 12.0`. There tropical cyclones are told apart by a closed contour of
-/// Z300 - Z500, which CAM5's sixteen channels lack: here by the warm core and the thickness maximum of the tropical
-/// cyclones' recipe ([`TcThresholds`]), and by latitude.
+/// --mintime 60h --maxgap 18h --min_endpoint_dist 12.0`. They exclude tropical cyclones by a closed contour of Z300 -
+/// Z500, which CAM5's sixteen channels lack; this code excludes them by the warm core and thickness maximum of
+/// [`TcThresholds`], and by latitude.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct EtcThresholds {
-    /// Sea-level pressure must rise by this on every way out, Pa ...
+    /// Minimum rise of sea-level pressure on every path outwards, Pa ...
     pub contour_rise_pa: f64,
     /// ... within this great-circle distance, degrees.
     pub contour_radius_deg: f64,
-    /// Of two lows closer than this the deeper one stands, degrees.
+    /// Of two lows closer than this, only the deeper one is kept, degrees.
     pub merge_radius_deg: f64,
-    /// Lows closer to the equator are not extratropical, degrees.
+    /// Minimum distance from the equator, degrees of latitude.
     pub min_latitude_deg: f64,
-    /// Lows closer to a pole are not searched for, degrees: pressure over the ice caps is reduced to a level below
-    /// them.
+    /// Maximum distance from the equator, degrees of latitude: over the ice caps, pressure is reduced to a level below
+    /// the surface.
     pub max_latitude_deg: f64,
-    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart).
+    /// Maximum distance between consecutive points of a track, degrees (per six hours if points are farther apart in
+    /// time).
     pub max_range_deg: f64,
-    /// Shortest life, hours.
+    /// Minimum lifetime, hours.
     pub min_hours: f64,
-    /// Longest time that a track may be missed, hours; one step of the data is always bridged, up to 24 h.
+    /// Maximum gap in a track, hours; one step of the data is always bridged, up to 24 h.
     pub max_gap_hours: f64,
-    /// Least distance between the ends of a track, degrees: what stays is a heat low or a mountain's.
+    /// Minimum distance between the ends of a track, degrees: stationary lows are heat lows or caused by mountains.
     pub min_endpoint_deg: f64,
     /// Half the side of the box, km: own choice.
     ///
     /// Rudeva and Gulev 2007 (MWR 135, 2568) find mean effective radii from 300 to 400 km over land to more than 900 km
-    /// over oceans. 700 km lies within that range and is what the cyclones of the synthetic run have, whose radii are
-    /// 520 to 850 km.
+    /// over oceans. 700 km lies within that range, and within the radii of 520 to 850 km of the cyclones in the
+    /// synthetic run.
     pub box_half_km: f64,
 }
 
@@ -79,41 +80,41 @@ impl EtcThresholds {
     }
 }
 
-/// Criteria for tropical depressions: closed lows with vorticity in the tropics whose wind is below that of a storm.
+/// Criteria for tropical depressions: closed lows with vorticity in the tropics and winds below those of a storm.
 ///
 /// # Source
-/// A depression is a tropical cyclone with winds below 17 m/s (34 knots; WMO-No. 1194, NHC glossary): the candidates of
-/// TSTORMS/TECA with the weakest published thresholds (ClimDeepLearn's fourth setting, [`TcThresholds::super_relaxed`])
-/// for pressure and warm core. What no publication gives is marked as own choice.
+/// A depression is a tropical cyclone with winds below 17 m/s (34 knots; WMO-No. 1194, NHC glossary). Pressure and warm
+/// core have the weakest published thresholds for TSTORMS/TECA candidates (ClimDeepLearn's fourth preset,
+/// [`TcThresholds::super_relaxed`]). Values without a publication are marked as our own choice.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TdThresholds {
-    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1. Own choice: about the planet's own at
-    /// 12 degrees.
+    /// Minimum vorticity at 850 hPa, positive if cyclonic, s-1. Own choice: about the planetary vorticity at 12
+    /// degrees.
     pub min_vorticity_per_s: f64,
-    /// Rise of the sea-level pressure in all eight directions within five degrees, Pa.
+    /// Minimum rise of sea-level pressure in all eight directions within five degrees, Pa.
     pub pressure_rise_pa: f64,
-    /// Fall of the mean temperature of 200 and 500 hPa in all eight directions within five degrees, K.
+    /// Minimum fall of the mean temperature of 200 and 500 hPa in all eight directions within five degrees, K.
     pub warm_core_fall_k: f64,
-    /// Depressions farther from the equator are not searched for, degrees.
+    /// Maximum distance from the equator, degrees of latitude.
     pub max_latitude_deg: f64,
-    /// Wind of the vortex itself, without the flow that carries it, from which it is a depression, m s-1 (own choice)
-    /// ...
+    /// Minimum wind of a depression, m s-1 (own choice): the wind of the vortex itself, without the flow that carries
+    /// it ...
     pub min_wind_m_s: f64,
-    /// ... and from which it is a storm. A cyclone of the masks on a grid coarser than 1.25 degrees, where too few cells
-    /// lie around its centre, is one by [`super::CycloneCandidate::max_wind_m_s`], as in its own rule.
+    /// ... and the wind from which it is a storm. On grids coarser than 1.25 degrees, where too few cells lie around
+    /// the centre, cyclones of the masks use [`super::CycloneCandidate::max_wind_m_s`], as their own rule does.
     pub max_wind_m_s: f64,
     /// Depressions closer than this to a tropical cyclone are part of it, degrees. Own choice.
     pub merge_radius_deg: f64,
-    /// Largest distance from one point of a track to the next, degrees (per six hours where points are farther apart).
-    /// Own choice.
+    /// Maximum distance between consecutive points of a track, degrees (per six hours if points are farther apart in
+    /// time). Own choice.
     pub max_range_deg: f64,
-    /// Shortest life of the low, as a depression or stronger, hours. Own choice.
+    /// Minimum lifetime of the low, as a depression or stronger, hours. Own choice.
     pub min_hours: f64,
-    /// Longest time that a track may be missed, hours; one step of the data is always bridged, up to 24 h.
+    /// Maximum gap in a track, hours; one step of the data is always bridged, up to 24 h.
     pub max_gap_hours: f64,
-    /// Half the side of the box, degrees of a great circle. Own choice: 5.5 degrees across, a little more than the
-    /// five within which its pressure must rise.
+    /// Half the side of the box, degrees of a great circle. Own choice: 5.5 degrees across, slightly more than the five
+    /// degrees within which its pressure must rise.
     pub box_half_deg: f64,
 }
 
@@ -136,7 +137,7 @@ impl Default for TdThresholds {
 }
 
 impl TdThresholds {
-    /// The criteria as those of a cyclone's candidates, for the published grid.
+    /// These criteria as thresholds of cyclone candidates, for the published grid.
     pub(super) fn candidates(&self) -> TcThresholds {
         TcThresholds {
             min_vorticity_per_s: self.min_vorticity_per_s,

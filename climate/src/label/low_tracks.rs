@@ -1,4 +1,4 @@
-//! Which lows make a track of an extratropical cyclone or a tropical depression.
+//! Joins lows to tracks of extratropical cyclones and tropical depressions.
 
 use super::low_thresholds::EtcThresholds;
 use super::lows::LowCandidate;
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::grid::{KM_PER_DEGREE, distance_km};
 
-/// Tracks of one kind of lows.
+/// Tracks of one class of lows.
 pub(crate) type LowTracks = Tracks<LowRules, LowCandidate>;
 
-/// The limits by which points are joined to a track, and a track is accepted.
+/// The limits for joining points to a track and for accepting a track.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct LowRules {
-    /// Largest distance from one point to the next, degrees; in proportion where they are more than six hours apart.
+    /// Maximum distance between consecutive points, degrees; grows in proportion if they are more than six hours apart.
     pub max_range_deg: f64,
-    /// Longest time between two points, hours; no shorter than a step of the data.
+    /// Maximum time between consecutive points, hours; at least one step of the data.
     pub max_gap_hours: f64,
-    /// Shortest life, hours.
+    /// Minimum lifetime, hours.
     pub min_hours: f64,
-    /// Least distance between the ends, degrees.
+    /// Minimum distance between the ends, degrees.
     pub min_endpoint_deg: f64,
 }
 
-/// Hours between two times for which the range is meant.
+/// Time step in hours that the published range refers to.
 pub(super) const RANGE_HOURS: f64 = 6.0;
 
-/// The longest step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
+/// Maximum time step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
 /// [`crate::track::TrackerOptions::max_step_hours`].
 const LONGEST_STEP_HOURS: f64 = 24.0;
 
-/// The gap that tracks of lows bridge: `gap_hours`, or one step of the data where that is known and longer.
+/// The longest gap that tracks of lows bridge: `gap_hours`, or one step of the data if it is known and longer.
 pub(super) fn gap_hours(gap_hours: f64, step_hours: Option<f64>) -> f64 {
     step_hours
         .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
@@ -40,7 +40,7 @@ pub(super) fn gap_hours(gap_hours: f64, step_hours: Option<f64>) -> f64 {
 }
 
 impl LowRules {
-    /// Those of extratropical cyclones, in data of a step that may not be known.
+    /// The rules for extratropical cyclones; `step_hours` is the time step of the data, if known.
     pub(crate) fn extratropical(low: &EtcThresholds, step_hours: Option<f64>) -> Self {
         Self {
             max_range_deg: low.max_range_deg,
@@ -50,7 +50,8 @@ impl LowRules {
         }
     }
 
-    /// Whether these times are too far apart for any track, and the series so long that no low stands without one.
+    /// Whether these times are too far apart to join any track, and the series so long that no low is accepted without
+    /// one.
     pub(crate) fn never_join(&self, times: &[Time]) -> bool {
         never_joined(times, self.max_gap_hours.max(RANGE_HOURS), self.min_hours)
     }
@@ -65,14 +66,13 @@ impl Point for LowCandidate {
     }
 }
 
-/// Each track takes the nearest low within its range; one that took none for longer than the gap ends. If the series is
-/// shorter than the shortest life, all lows are accepted without a track.
+/// Each track takes the nearest low within its range, and ends once it has found none for longer than the gap. If the
+/// series is shorter than the minimum lifetime, all lows are accepted without a track.
 ///
 /// # Source
-/// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range is meant for input
-/// every six hours. `StitchNodes` takes the same range whatever the time between two points is; here it grows in
-/// proportion to that time beyond six hours, so that input every twelve hours, and a track that was missed once, are
-/// followed as far.
+/// TempestExtremes `StitchNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069), whose published range assumes six-hourly
+/// input. `StitchNodes` uses the same range for any time step. Here the range grows in proportion to the time between
+/// two points beyond six hours, so that 12-hourly input, and a track with one missing point, are followed equally far.
 impl Rules<LowCandidate> for LowRules {
     fn too_short(&self, first: Time, last: Time) -> bool {
         last.hours_since(first) < self.min_hours
@@ -172,7 +172,7 @@ mod tests {
         let moving = |index: usize| vec![low(50.0, (350.0 + 4.0 * index as f64) % 360.0)];
         let found = track(11, moving);
         assert_eq!((found.tracks, found.at(10)[0].track_id), (1, Some(7)));
-        // Shorter by one step: a series that is long enough, a life that is not.
+        // One step shorter: the series is long enough, but not the lifetime.
         let short = track(14, |k| if k < 10 { moving(k) } else { vec![] });
         assert_eq!(short.tracks, 0);
         let still = track(20, |_| vec![low(50.0, 100.0)]);
@@ -218,7 +218,8 @@ mod tests {
         }
     }
 
-    /// Twelve hours after its last point the older track reaches twelve degrees, and the other's low is eleven off.
+    /// Twelve hours after its last point, the older track has a reach of twelve degrees; the younger track's low is
+    /// eleven degrees away.
     #[test]
     fn a_track_that_was_missed_does_not_take_the_low_of_one_that_was_not() {
         let found = track(25, |k| {
@@ -235,7 +236,7 @@ mod tests {
         }
     }
 
-    /// The gap is given by the labeller, which knows the step; the reach follows from the time between two points.
+    /// The labeller, which knows the step, sets the gap; the reach follows from the time between two points.
     #[test]
     fn one_step_of_daily_data_is_bridged_and_two_are_not() {
         let rules = LowRules {

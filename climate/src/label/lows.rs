@@ -1,4 +1,4 @@
-//! Pass one, the classes that only boxes have: candidates of extratropical cyclones and tropical depressions at one
+//! Pass one, the classes that only have boxes: candidates of extratropical cyclones and tropical depressions at one
 //! time.
 
 use super::candidates::{CycloneCandidate, CycloneFields};
@@ -22,31 +22,32 @@ pub struct LowCandidate {
     pub lon_deg: f64,
     /// The pressure there, Pa.
     pub min_psl_pa: f64,
-    /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; not known of extratropical
+    /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; `None` for extratropical
     /// cyclones.
     pub wind_m_s: Option<f64>,
-    /// The track it belongs to; `None` before tracking, and where the input is too short to track.
+    /// Its track; `None` before tracking, and where the input is too short to track.
     pub track_id: Option<u64>,
 }
 
 impl LowCandidate {
-    /// Distance to a place, km.
+    /// Great-circle distance to a position, km.
     pub(super) fn distance_km(&self, lat_deg: f64, lon_deg: f64) -> f64 {
         distance_km(self.lat_deg, self.lon_deg, lat_deg, lon_deg)
     }
 }
 
-/// The lows of one time, each kind from south to north.
+/// The lows of one time, each class from south to north.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Lows {
     /// Extratropical cyclones.
     pub extratropical: Vec<LowCandidate>,
-    /// Tropical depressions, and the same lows while they are storms: what belongs to them is known by their tracks.
+    /// Tropical depressions, including those that are storms at this time: only their tracks show what belongs
+    /// together.
     pub depressions: Vec<LowCandidate>,
 }
 
-/// Closed lows of sea-level pressure (Pa) poleward of the tropics without a warm core, which `is_warm` tells from the cell
-/// of the minimum and from its latitude and longitude to a fraction of a cell.
+/// Closed lows of sea-level pressure (Pa) poleward of the tropics without a warm core. `is_warm` checks for one, given
+/// the cell of the minimum and its interpolated latitude and longitude.
 pub(crate) fn extratropical(
     psl: ArrayView2<'_, f32>,
     grid: &LatLonGrid,
@@ -80,7 +81,7 @@ pub(crate) fn extratropical(
         .collect()
 }
 
-/// Vorticity maxima of the tropics with a closed low, a warm core and a circulation.
+/// Vorticity maxima in the tropics with a closed low, a warm core and a circulation.
 pub(super) fn depressions(
     fields: &CycloneFields<'_>,
     thresholds: &TcThresholds,

@@ -1,20 +1,21 @@
-//! Labels by rule: tropical cyclones and atmospheric rivers as the DeepCAM data set has them.
+//! Labels by rule: tropical cyclones and atmospheric rivers as in the DeepCAM data set.
 //!
-//! Two passes over a series of snapshots, because a candidate counts as a cyclone only if its track lasts long enough:
-//! 1. [`Labeller::candidates`] of every time, joined to tracks;
-//! 2. [`Labeller::masks`] of every time, given the candidates on accepted tracks.
+//! Labelling takes two passes over a series of snapshots, because a candidate counts as a cyclone only if its track
+//! lasts long enough:
+//! 1. [`Labeller::candidates`] finds the candidates of every time, which are joined to tracks;
+//! 2. [`Labeller::masks`] draws the masks of every time, given the candidates on accepted tracks.
 //!
-//! [`Labeller::label_series`] does both, in parallel over time. The masks of a time are drawn as soon as no later time
-//! can change which of its candidates are accepted, so that memory holds only the storms under way.
-//! [`Labeller::label_on`] continues a series that was interrupted.
+//! [`Labeller::label_series`] runs both, in parallel over time. It draws the masks of a time as soon as no later time
+//! can change which of its candidates are accepted, so memory holds only the active storms. [`Labeller::label_on`]
+//! continues an interrupted series.
 //!
-//! Boxes have two more classes, extratropical cyclones and tropical depressions. Both are closed lows ([`Lows`]) that
-//! are tracked in the same way; masks do not have them.
+//! Boxes have two more classes, extratropical cyclones and tropical depressions. Both are closed lows ([`Lows`]),
+//! tracked in the same way; masks do not have them.
 //!
 //! # Source
-//! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs differ
-//! from what their documentation states, the documentation is followed and the difference told: [`TcThresholds`], and
-//! the comments in this folder.
+//! 1810.01993 section III-A2 and its code, ClimDeepLearn; TECA for the cyclones. Where the published programs deviate
+//! from their documentation, this code follows the documentation; [`TcThresholds`] and the comments in this folder
+//! point out the differences.
 
 mod boxes;
 mod candidates;
@@ -58,12 +59,13 @@ use std::sync::Arc;
 pub(crate) use thresholds::{check_count, check_numbers, invalid_threshold};
 pub(crate) use trajectory::Trajectories;
 
-/// Number of the first track of an extratropical cyclone.
+/// Track number of the first extratropical cyclone.
 ///
-/// Cyclones are numbered from 1, extratropical cyclones from this, depressions from [`FIRST_DEPRESSION`], so that no
-/// number is in a table twice and that of a track does not depend on how many of another kind there are.
+/// Tropical cyclones are numbered from 1, extratropical cyclones from this number, depressions from
+/// [`FIRST_DEPRESSION`]. Numbers are therefore unique within a table, and do not depend on how many tracks of another
+/// class there are.
 pub const FIRST_EXTRATROPICAL: u64 = 10_000_001;
-/// Number of the first track of a tropical depression; for the reason see [`FIRST_EXTRATROPICAL`].
+/// Track number of the first tropical depression; see [`FIRST_EXTRATROPICAL`].
 pub const FIRST_DEPRESSION: u64 = 20_000_001;
 
 /// The variables that the labels need, in model order.
@@ -74,17 +76,17 @@ pub const REQUIRED_CHANNELS: [Variable; 11] = {
     ]
 };
 
-/// One of the two readings of a series.
+/// One of the two passes over a series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pass {
-    /// Storms are looked for, or the climatology is built.
+    /// Finds storms, or builds the climatology.
     First,
-    /// Masks are drawn, and what they cover is measured.
+    /// Draws masks, and measures the objects in them.
     Second,
 }
 
 impl Pass {
-    /// Those of [`REQUIRED_CHANNELS`] that this pass looks at, in model order.
+    /// The subset of [`REQUIRED_CHANNELS`] that this pass reads, in model order.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Prect, Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {
@@ -99,19 +101,20 @@ impl Pass {
 pub struct LabelledSnapshot {
     /// Class codes.
     pub mask: ClassMask,
-    /// One event per cyclone and per river: cyclones first, in the order of their tracks or, without any, from south to
-    /// north; then rivers from south to north. A cyclone's centre is its pressure minimum, and its pressure that of the
-    /// centre. Track numbers are those of the cyclones' tracks; rivers have none.
+    /// One event per cyclone and per river. Cyclones come first, in the order of their tracks or, if untracked, from
+    /// south to north; then rivers from south to north. A cyclone's position and pressure are those of its pressure
+    /// minimum. Cyclones have the number of their track; rivers have none.
     pub objects: Vec<Event>,
-    /// A box around each of them; [`Labeller::label_series`] adds those of extratropical cyclones and tropical
+    /// A box around each object; [`Labeller::label_series`] adds the boxes of extratropical cyclones and tropical
     /// depressions.
     pub boxes: Vec<TrackedBox>,
-    /// How sure an ensemble is that a cell is of a river, `(lat, lon)`; `None` for methods that are not ensembles.
+    /// The ensemble's probability that a cell belongs to a river, `(lat, lon)`; `None` for methods that are not
+    /// ensembles.
     pub river_probability: Option<Array2<f32>>,
 }
 
 impl LabelledSnapshot {
-    /// The labels of a method that is no ensemble, with the bounding box of each object's cells.
+    /// The labels of a method without an ensemble; boxes are the bounding boxes of each object's cells.
     pub(crate) fn of_codes(time: Time, codes: Array2<u8>, objects: Vec<Event>) -> Self {
         Self {
             mask: ClassMask { time, codes },
@@ -122,7 +125,7 @@ impl LabelledSnapshot {
     }
 }
 
-/// Labels snapshots of one grid by one set of thresholds.
+/// Labels snapshots of one grid with one set of thresholds.
 #[derive(Debug, Clone)]
 pub struct Labeller {
     grid: Arc<LatLonGrid>,
@@ -130,19 +133,19 @@ pub struct Labeller {
     river: ArThresholds,
     extratropical: EtcThresholds,
     depression: TdThresholds,
-    /// The thresholds by which candidates of depressions are searched for.
+    /// Thresholds of the search for depression candidates.
     weak: TcThresholds,
-    /// The step of the data, hours, where it is known.
+    /// Time step of the data in hours, if known.
     step_hours: Option<f64>,
-    /// Whether its thresholds are adapted to the grid.
+    /// Whether the thresholds are adapted to the grid.
     is_adapted: bool,
 }
 
 impl Labeller {
-    /// A labeller for a grid; its thresholds are adapted to the grid if they say so.
+    /// Creates a labeller for a grid. The thresholds are adapted to the grid if `adapt_to_grid` is set.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    /// [`ClimateError::Invalid`] if a threshold is out of range.
     pub fn new(thresholds: &Thresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         thresholds.cyclone.check()?;
         thresholds.river.check()?;
@@ -181,20 +184,20 @@ impl Labeller {
         })
     }
 
-    /// The labeller for a series of these times: tracks of extratropical cyclones and depressions bridge one usual step
-    /// of the series, up to 24 h, even if it is longer than their gap. Without this, nothing in daily data would be
-    /// joined.
+    /// Sets the time step to the usual step of these times: tracks of extratropical cyclones and depressions then
+    /// bridge one step of up to 24 h, even if it is longer than their maximum gap. Otherwise no track in daily data
+    /// would be joined.
     ///
-    /// It is the usual step of the whole series, not the step at hand: at a hole in 6-hourly data the gap still ends
-    /// tracks.
+    /// The usual step of the whole series counts, not each single step: a hole in 6-hourly data that exceeds the gap
+    /// still ends tracks.
     #[must_use]
     pub fn of_times(mut self, times: &[Time]) -> Self {
         self.step_hours = usual_step_hours(times);
         self
     }
 
-    /// The classes that cannot be found at these times, because the steps are too long to join any track, and the
-    /// series too long for candidates to be accepted without one.
+    /// The classes that cannot be found at these times: the steps are too long to join any track, and the series is so
+    /// long that candidates are not accepted without one.
     pub fn untrackable(&self, times: &[Time]) -> Vec<Class> {
         let (low, weak) = (&self.extratropical, &self.depression);
         let bridged = |gap_hours: f64| self.gap_hours(gap_hours).max(low_tracks::RANGE_HOURS);
@@ -223,17 +226,17 @@ impl Labeller {
             .collect()
     }
 
-    /// The gap that tracks of lows bridge: `gap_hours`, or one step of the data where that is longer.
+    /// The longest gap that tracks of lows bridge: `gap_hours`, or one step of the data if that is longer.
     fn gap_hours(&self, gap_hours: f64) -> f64 {
         low_tracks::gap_hours(gap_hours, self.step_hours)
     }
 
-    /// The cyclones' criteria in use on this grid.
+    /// The thresholds for cyclones in use on this grid.
     pub fn cyclone_thresholds(&self) -> &TcThresholds {
         &self.cyclone
     }
 
-    /// All criteria in use on this grid.
+    /// All thresholds in use on this grid.
     pub fn thresholds(&self) -> Thresholds {
         Thresholds {
             cyclone: self.cyclone.clone(),
@@ -249,12 +252,12 @@ impl Labeller {
         }
     }
 
-    /// An empty set of tracks with this labeller's criteria.
+    /// An empty set of cyclone tracks with this labeller's thresholds.
     pub(crate) fn trajectories(&self) -> Trajectories {
         Trajectories::new(self.cyclone.clone(), 1)
     }
 
-    /// The candidates of tropical cyclones at one time: vorticity maxima with a closed low, from south to north. Needs
+    /// The candidates of tropical cyclones at one time, from south to north: vorticity maxima with a closed low. Needs
     /// U850, V850, PSL, UBOT, VBOT, T200, T500, Z200 and Z1000.
     ///
     /// # Errors
@@ -275,7 +278,8 @@ impl Labeller {
         Ok(self.lows_of(&CycloneFields::of(snapshot)?))
     }
 
-    /// The boxes of lows that are not part of one of the cyclones, and of depressions only while they are weak.
+    /// The boxes of lows that are not part of one of the cyclones. Depressions have a box only while they are weaker
+    /// than a storm.
     pub fn low_boxes(
         &self,
         lows: &[LowCandidate],
@@ -284,7 +288,7 @@ impl Labeller {
         boxes::lows(lows, cyclones, &self.extratropical, &self.depression)
     }
 
-    /// Candidates of cyclones and lows at once.
+    /// The candidates of cyclones and of lows; both share the derived fields.
     fn centres(&self, snapshot: &Snapshot) -> Result<(Vec<CycloneCandidate>, Lows)> {
         check_grid(&self.grid, snapshot)?;
         let fields = CycloneFields::of(snapshot)?;
@@ -301,7 +305,7 @@ impl Labeller {
         }
     }
 
-    /// Empty sets of tracks of extratropical cyclones and of tropical depressions.
+    /// Empty sets of tracks: extratropical cyclones, tropical depressions.
     fn low_tracks(&self) -> [LowTracks; 2] {
         let (low, weak) = (&self.extratropical, &self.depression);
         [
@@ -322,7 +326,7 @@ impl Labeller {
     }
 
     /// The mask and the objects of one time, given its cyclones. Cyclones override rivers. Needs TMQ, U850, V850, UBOT,
-    /// VBOT and PRECT; PSL fills in the objects' pressure if there.
+    /// VBOT and PRECT; PSL, if present, provides the objects' pressure.
     ///
     /// # Errors
     /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`] if the snapshot lacks a field or is on another
@@ -347,7 +351,7 @@ impl Labeller {
         let mut boxes = Vec::with_capacity(cyclones.len());
         for cyclone in cyclones {
             let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
-            // The wind of the vortex alone; on grids too coarse for that, the wind that the rule for cyclones looks at.
+            // The wind of the vortex alone. Grids too coarse for it use the wind of the cyclone rule.
             let speed = if vortex_wind::tells_strength(grid) {
                 vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg))
             } else {
@@ -377,7 +381,7 @@ impl Labeller {
     }
 }
 
-/// Refuses fields of another grid than rules were made for.
+/// Rejects fields on another grid than the rules were made for.
 pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
     if std::ptr::eq(snapshot.grid.as_ref(), grid) || snapshot.grid.same_as(grid) {
         return Ok(());
@@ -389,8 +393,8 @@ pub(crate) fn check_grid(grid: &LatLonGrid, snapshot: &Snapshot) -> Result<()> {
     })
 }
 
-/// Whether nothing can be found in a series of these times: it is long enough (`least_hours`) that only tracks are
-/// accepted, but its usual step is longer than the longest (`longest_hours`) that a track bridges.
+/// Whether nothing can be found in a series of these times: it is so long (`least_hours`) that only tracks are
+/// accepted, but its usual step exceeds the longest step that a track bridges (`longest_hours`).
 pub(crate) fn never_joined(times: &[Time], longest_hours: f64, least_hours: f64) -> bool {
     let span_hours =
         (times.first().zip(times.last())).map_or(0.0, |(first, last)| last.hours_since(*first));

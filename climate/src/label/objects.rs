@@ -1,11 +1,11 @@
-//! Turns the cells of labels into events with their properties.
+//! Describes labelled cells as events.
 
 use super::candidates::CycloneCandidate;
 use crate::events::{Event, EventFields, Region, Run, extract};
 use ndarray::Array2;
 use squall_data::{Class, Snapshot};
 
-/// The rivers without the cells that cyclones took; rivers that are gone are left out.
+/// The rivers without the cells covered by cyclones; fully covered rivers are dropped.
 pub(crate) fn uncovered(rivers: Vec<Vec<Run>>, codes: &Array2<u8>) -> Vec<Region> {
     let river = Class::AtmosphericRiver.code();
     let left = |runs: Vec<Run>| -> Vec<Run> {
@@ -33,7 +33,7 @@ pub(crate) fn uncovered(rivers: Vec<Vec<Run>>, codes: &Array2<u8>) -> Vec<Region
     regions.map(|runs| Region { class, runs }).collect()
 }
 
-/// Cyclones, then rivers.
+/// The events of cyclones, then those of rivers.
 pub(crate) fn describe(
     snapshot: &Snapshot,
     storms: &[(&CycloneCandidate, Region)],
@@ -52,7 +52,7 @@ pub(crate) fn describe(
         };
         event.track_id = storm.track_id;
         (event.lat_deg, event.lon_deg) = (storm.lat_deg, storm.lon_deg);
-        // Another low may lie in the mask, and the centre and the strongest wind beside it.
+        // The mask may contain another low, and may exclude the centre and the strongest wind.
         event.min_psl_pa = Some(storm.min_psl_pa);
         let strongest = event
             .max_wind_m_s
@@ -64,7 +64,7 @@ pub(crate) fn describe(
     events
 }
 
-/// A cyclone whose box is all missing or constant: its centre, without cells.
+/// A cyclone whose box is entirely missing or constant: its centre, without cells.
 fn point(snapshot: &Snapshot, storm: &CycloneCandidate) -> Event {
     Event {
         class: Class::TropicalCyclone,
@@ -115,7 +115,7 @@ mod tests {
         Run { row, first, end }
     }
 
-    /// That of a deeper low in its mask had been taken for its own.
+    /// The pressure used to be that of a deeper low in its mask.
     #[test]
     fn the_pressure_of_a_cyclone_is_that_of_its_centre() {
         let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
@@ -184,7 +184,7 @@ mod tests {
         ];
         let code = |(j, i): (usize, usize)| rows[j].as_bytes()[i] - b'0';
         let codes = Array2::from_shape_fn((4, 12), code);
-        // One under a cyclone altogether; one cut at its ends and in between.
+        // One river is entirely under a cyclone; the other is cut at its ends and in the middle.
         let under = vec![run(0, 3, 6)];
         let cut = vec![run(1, 0, 12), run(2, 3, 9), run(3, 0, 12)];
         let left = uncovered(vec![under, cut], &codes);

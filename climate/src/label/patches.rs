@@ -1,15 +1,14 @@
-//! Connected pieces of a yes/no plane.
+//! Connected pieces of a boolean field.
 //!
-//! [`crate::events::regions`] does the same for finished masks; the recipes here also need pieces that touch by edges
-//! only (the flood fill of the rivers) and planes that are boxes, not grids.
+//! [`crate::events::regions`] does the same for finished masks. The recipes here also need pieces that connect across
+//! edges only (the flood fill of the rivers), and fields that are boxes rather than grids.
 
 pub(crate) use crate::events::components::Touch;
 
 use crate::events::Run;
 use crate::events::components::pieces;
 
-/// The connected pieces of the cells that are `true`, by the scan order of their first cell; each sorted by row and
-/// column.
+/// The connected pieces of the runs, ordered by the scan order of their first cell; each is sorted by row and column.
 pub(crate) fn patches(rows: &[Vec<(u32, u32)>], columns: u32, touch: Touch) -> Vec<Vec<Run>> {
     let mut runs = Vec::new();
     for (row, line) in (0..).zip(rows) {
@@ -39,7 +38,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The judge: repeated spreading of the smallest label until nothing changes.
+    /// The reference: spread the smallest label until nothing changes.
     fn spread(cells: &[Vec<bool>], touch: Touch) -> Vec<Vec<usize>> {
         let (rows, columns) = (cells.len() as isize, cells[0].len() as isize);
         let mut label: Vec<Vec<usize>> = (0..rows as usize)

@@ -1,4 +1,4 @@
-//! Pass two, rivers: where precipitable water outside the tropics lies in long, narrow areas.
+//! Pass two, rivers: long, narrow areas of precipitable water outside the tropics.
 
 use super::patches::{Touch, patches, row_runs};
 use super::thresholds::ArThresholds;
@@ -10,14 +10,14 @@ use rayon::prelude::*;
 use squall_data::LatLonGrid;
 use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
 
-/// The rivers, each as runs of the grid sorted by row and column, in scan order.
+/// The rivers in scan order, each as runs of the grid sorted by row and column.
 ///
-/// TMQ · (1 − exp(−φ²/2σ²)) above the threshold; pieces that touch by edges (over the seam too: the published fill
-/// stops there); kept if the diagonal of the bounding box is long enough and area / north-south extent narrow enough.
-/// Corners of the box are cell centres, as published.
+/// Cells where TMQ · (1 − exp(−φ²/2σ²)) exceeds the threshold form pieces that connect across edges (and across the
+/// seam, where the published flood fill stops). A piece is a river if the diagonal of its bounding box is long enough
+/// and its area divided by its north-south extent is small enough. Box corners are cell centres, as published.
 ///
 /// # Errors
-/// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.
+/// [`crate::ClimateError::Mismatch`] if the field does not have the grid's shape.
 pub(super) fn rivers(
     tmq_kg_m2: ArrayView2<'_, f32>,
     grid: &LatLonGrid,
@@ -30,7 +30,7 @@ pub(super) fn rivers(
         .with_min_len(32)
         .map(|j| {
             let damping = tropical_damping(grid.lat_deg()[j], thresholds.damping_sigma_deg);
-            // Dividing the threshold instead of multiplying each cell; no cell reaches it where damping is 0.
+            // Dividing the threshold is cheaper than multiplying each cell; where the damping is 0, no cell reaches it.
             let limit = (thresholds.min_damped_tmq_kg_m2 / damping) as f32;
             row_runs(tmq_kg_m2.row(j).iter().map(|&tmq| tmq > limit))
         })
@@ -71,13 +71,13 @@ fn is_river(piece: &[Run], grid: &LatLonGrid, areas: &[f64], thresholds: &ArThre
     diagonal_km > thresholds.min_length_km && area_km2 / extent_km < thresholds.max_width_km
 }
 
-/// Degrees between the centres of the westernmost and easternmost columns: of the circle, what the widest gap leaves.
+/// Degrees between the centres of the westernmost and the easternmost column: the circle minus the widest gap.
 fn east_west_extent_deg(piece: &[Run], grid: &LatLonGrid) -> f64 {
     let columns = grid.shape().1;
     let mut spans: Vec<(u32, u32)> = piece.iter().map(|run| (run.first, run.end)).collect();
     spans.sort_unstable();
     let begin = spans.first().map_or(0, |span| span.0);
-    // Walk east, remembering the widest stretch without a cell.
+    // Walk east and remember the widest range of empty columns.
     let (mut reached, mut gap) = (begin, 0);
     for (first, end) in spans {
         gap = gap.max(first.saturating_sub(reached));
@@ -103,7 +103,7 @@ mod tests {
         LatLonGrid::global(181, 360).unwrap()
     }
 
-    /// 10 kg m-2 with 40 in what is painted.
+    /// 10 kg m-2, and 40 inside.
     fn moist(grid: &LatLonGrid, inside: impl Fn(f64, f64) -> bool) -> Array2<f32> {
         Array2::from_shape_fn(grid.shape(), |(j, i)| {
             if inside(grid.lat_deg()[j], grid.lon_deg()[i]) {

@@ -1,12 +1,12 @@
-//! Reading a field between its cells: values along a direction, and lows to a fraction of a cell.
+//! Interpolates fields between cells: values along a direction, and minima to a fraction of a cell.
 //!
-//! A field is a closure over (row, column), so that sums and differences of planes need no plane of their own.
+//! A field is a closure over (row, column), so that sums and differences of planes need no array of their own.
 
 use crate::events::is_pole;
 use squall_data::LatLonGrid;
 use squall_data::grid::lon_difference_deg;
 
-/// A place and the value there.
+/// A position and the value there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Low {
     pub lat_deg: f64,
@@ -26,8 +26,8 @@ const DIRECTIONS: [(f64, f64); 8] = [
     (-1.0, -1.0),
 ];
 
-/// The value at a place, bilinear between cells. Between the last row and the pole it is that of the last row; NaN off a
-/// regional grid.
+/// The value at a position, bilinear between cells. Between the last row and the pole it is the value of the last row;
+/// NaN outside of a regional grid.
 pub(super) fn sample(
     grid: &LatLonGrid,
     field: &impl Fn(usize, usize) -> f64,
@@ -64,9 +64,9 @@ pub(super) fn sample(
 
 /// Whether the field rises by `rise` above the low in all eight directions within `radius_deg`.
 ///
-/// As published, places are one degree apart (√2 on the diagonals), distances are plain degrees, and the radius itself
-/// is too far. (TECA's line search besides halves its step, and then lets the direction pass, where a first step rises
-/// by more than 2 units but less than asked; the criterion here is the one its documentation states.)
+/// As published, samples are one degree apart (√2 on the diagonals), distances are plain degrees, and samples at the
+/// radius itself do not count. (TECA's line search also halves its step if the first step rises by more than 2 units
+/// but less than `rise`, and then accepts the direction; this code implements the criterion in TECA's documentation.)
 pub(super) fn rises_all_around(
     grid: &LatLonGrid,
     field: &impl Fn(usize, usize) -> f64,
@@ -86,10 +86,11 @@ pub(super) fn rises_all_around(
     })
 }
 
-/// The lowest cell within `radius_deg` (plain degrees) of a place, if none of its neighbours is lower; to a fraction of
-/// a cell by the parabolas through its neighbours.
+/// The lowest cell within `radius_deg` (plain degrees) of a position, unless one of its neighbours is lower. Parabolas
+/// through the neighbours refine its position to a fraction of a cell.
 ///
-/// TECA descends a bicubic spline by conjugate gradients from the place and asks the same of where it ends.
+/// TECA minimises a bicubic spline by conjugate gradients from the position and applies the same criterion to the
+/// result.
 pub(super) fn lowest_near(
     grid: &LatLonGrid,
     field: &impl Fn(usize, usize) -> f64,
@@ -127,7 +128,7 @@ pub(super) fn lowest_near(
     Some(refine(grid, field, j, i))
 }
 
-/// The lowest point of the biquadratic through a cell that is lowest among its neighbours and the eight around it.
+/// The minimum of the biquadratic through a cell, lowest among its neighbours, and the eight cells around it.
 fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: usize) -> Low {
     let mut low = Low {
         lat_deg: grid.lat_deg()[j],
@@ -145,8 +146,8 @@ fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: 
     if around.iter().flatten().any(|v| !v.is_finite()) {
         return low;
     }
-    // One axis after the other on the biquadratic, from the cell's centre, kept within half a cell, where the cell is
-    // the nearest one.
+    // Minimise along one axis at a time, starting at the cell's centre and staying within half a cell, where the cell
+    // is the nearest one.
     let (mut x, mut y) = (0.0f64, 0.0f64);
     for _ in 0..8 {
         let along_x = std::array::from_fn(|k| parabola(around.map(|row| row[k]), y));
@@ -162,7 +163,7 @@ fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: 
             y * (low.lat_deg - grid.lat_deg()[j - 1])
         };
         let lon = (low.lon_deg + x * grid.lon_spacing_deg()).rem_euclid(360.0);
-        // The remainder of a tiny negative angle is 360 itself.
+        // `rem_euclid` of a tiny negative angle rounds to 360.
         low.lon_deg = if lon < 360.0 { lon } else { 0.0 };
     }
     low
@@ -173,8 +174,7 @@ fn parabola([a, b, c]: [f64; 3], t: f64) -> f64 {
     b + 0.5 * t * (c - a) + 0.5 * t * t * (a - 2.0 * b + c)
 }
 
-/// Where the parabola through values at −1, 0 and 1 is lowest, kept within half a step; `now` if it has no lowest
-/// point.
+/// The minimum of the parabola through values at −1, 0 and 1, limited to half a step; `now` if there is no minimum.
 fn vertex([a, b, c]: [f64; 3], now: f64) -> f64 {
     let curvature = a - 2.0 * b + c;
     if curvature <= 0.0 {
@@ -236,7 +236,7 @@ mod tests {
         for (lat, lon) in [(2.0, 5.5), (2.0, 354.0), (10.5, 0.0), (-0.5, 0.0)] {
             assert!(sample(&grid, &field, lat, lon).is_nan(), "{lat} {lon}");
         }
-        // T42: between the last row of a Gaussian grid and the pole nothing else is known.
+        // T42: between the last row of a Gaussian grid and the pole there are no other values.
         let step = 2.0 * 87.8638 / 63.0;
         let lat = (0..64).map(|j| -87.8638 + step * f64::from(j)).collect();
         let lon = (0..128).map(|i| 2.8125 * f64::from(i)).collect();
@@ -246,13 +246,14 @@ mod tests {
         assert_eq!(sample(&gaussian, &row, -89.5, 7.0), 0.0);
     }
 
-    /// North-east and north-west of it the edge had gone on, where pressure rises along it.
+    /// Samples to the north-east and north-west used to follow the edge, where pressure rises along it.
     #[test]
     fn beyond_the_edge_of_a_region_nothing_rises() {
         let lat: Vec<f64> = (0..21).map(f64::from).collect();
         let lon: Vec<f64> = (0..41).map(|i| 200.0 + f64::from(i)).collect();
         let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
-        // At the edge, a degree north of the low: 10 north of it, 1 north-east, and 14 a degree east of that.
+        // At the edge, one degree north of the low: 10 north of it, 1 to the north-east, and 14 one degree east of
+        // that.
         let field = |j: usize, i: usize| match (j, i.abs_diff(20)) {
             (20, 0) => 10.0,
             (20, 1) => 1.0,
@@ -273,7 +274,7 @@ mod tests {
         let grid = LatLonGrid::global(181, 360).unwrap();
         let field = bowl(&grid, 10.0, 359.0);
         let low = lowest_near(&grid, &field, (10.0, 0.0), 2.0).unwrap();
-        // Least along the longitudes: 0.5 · 4² = 8 at four degrees, the last place before five.
+        // The rise is smallest along the longitudes: 0.5 · 4² = 8 at four degrees, the last sample before five.
         assert!(rises_all_around(&grid, &field, low, 7.99, 5.0));
         assert!(!rises_all_around(&grid, &field, low, 8.01, 5.0));
         let open = |j: usize, i: usize| if i == 1 && j > 100 { -1e9 } else { field(j, i) };

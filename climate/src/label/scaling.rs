@@ -1,25 +1,25 @@
-//! What a coarse grid leaves of a cyclone.
+//! How thresholds for cyclones scale with the grid spacing.
 //!
 //! The published thresholds were tuned on a quarter-degree grid. A coarser grid shows the same storm with less
-//! vorticity, less wind, a shallower low and a weaker warm core; thresholds must shrink alike or nothing is found. Here
-//! each factor is the ratio of what two grids show of one reference vortex,
+//! vorticity, less wind, a shallower low and a weaker warm core, so thresholds must shrink equally or nothing is found.
+//! Each factor here is the ratio of what two grids show of one reference vortex,
 //!
 //! v(r) = V · 2x / (1 + x²),  x = r / R,  R = 100 km,
 //!
-//! smooth, close to solid rotation inside R (where v = V) and to a free vortex far outside. Its low and its warm core
-//! are taken as 1 / (1 + r²/L²) with L = 1.5 R and 2 R.
+//! which is smooth, close to solid rotation inside R (where v = V) and to a free vortex far outside. Its low and its
+//! warm core are modelled as 1 / (1 + r²/L²) with L = 1.5 R and 2 R.
 //!
-//! With d the spacing of the grid:
-//! - *vorticity*: centred differences about the centre give 2 v(d) / d, so f = (1 + d₀²/R²) / (1 + d²/R²);
+//! With grid spacing d:
+//! - *vorticity*: centred differences at the centre give 2 v(d) / d, so f = (1 + d₀²/R²) / (1 + d²/R²);
 //! - *pressure, core*: the mean over a cell, taken as the disc of equal area (radius a, πa² = d²), of 1 / (1 + r²/L²)
 //!   is (L²/a²) ln(1 + a²/L²);
-//! - *wind*: the mean of v over a stretch d of the radius about R.
+//! - *wind*: the mean of v over an interval of length d around R.
 //!
-//! d₀ is a quarter of a degree. Finer grids are treated like d₀: the published numbers hold.
+//! d₀ is a quarter of a degree. Finer grids use the published numbers, like d₀.
 
 use squall_data::grid::KM_PER_DEGREE;
 
-/// Radius of maximum wind of the reference vortex, km: what quarter-degree models hold.
+/// Radius of maximum wind of the reference vortex, km: typical of quarter-degree models.
 const RADIUS_KM: f64 = 100.0;
 /// Radius of its low.
 const LOW_KM: f64 = 1.5 * RADIUS_KM;
@@ -29,8 +29,7 @@ const CORE_KM: f64 = 2.0 * RADIUS_KM;
 pub(super) const PUBLISHED_DEG: f64 = 0.25;
 const PUBLISHED_KM: f64 = PUBLISHED_DEG * KM_PER_DEGREE;
 
-/// Factors to multiply the published thresholds with; all 1 at a quarter of a degree and finer, falling with the
-/// spacing.
+/// Factors for the published thresholds; all 1 at a quarter of a degree and finer, decreasing with coarser spacing.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GridScaling {
     /// Factor for vorticity.
@@ -57,13 +56,13 @@ impl GridScaling {
     }
 }
 
-/// Mean of 1 / (1 + r²/L²) over a cell of side `spacing`, as a disc.
+/// Mean of 1 / (1 + r²/L²) over a cell of side `spacing`, approximated by a disc of the same area.
 fn cell_mean(spacing: f64, radius: f64) -> f64 {
     let q = spacing.powi(2) / (std::f64::consts::PI * radius.powi(2));
     q.ln_1p() / q
 }
 
-/// Mean of v/V over the stretch of length `spacing` about the radius of maximum wind (cut off at the centre).
+/// Mean of v/V over an interval of length `spacing` around the radius of maximum wind (cut off at the centre).
 fn radial_mean_wind(spacing: f64) -> f64 {
     let half = spacing / (2.0 * RADIUS_KM);
     let (inner, outer) = ((1.0 - half).max(0.0), 1.0 + half);
@@ -93,7 +92,7 @@ mod tests {
     fn factors_agree_with_sums_over_the_vortex() {
         let spacing = 2.5 * KM_PER_DEGREE;
         let got = GridScaling::for_spacing_km(spacing);
-        // Mean over a disc by a plain sum in rings.
+        // Mean over a disc by summing rings.
         let disc = |d: f64, radius: f64| {
             let a = d / std::f64::consts::PI.sqrt();
             let n = 20_000;

@@ -1,4 +1,4 @@
-//! Runs both passes over a series: the masks of a time are drawn as soon as its tracks are decided.
+//! Runs both passes over a series. The masks of a time are drawn as soon as its tracks are decided.
 
 use super::low_tracks::LowTracks;
 use super::lows::Lows;
@@ -25,46 +25,47 @@ pub struct SeriesSummary {
     pub rivers: usize,
     /// Boxes of each class over all times, in the order of [`squall_data::BoxClass::ALL`].
     pub boxes: [usize; 4],
-    /// Whether the series is shorter than the least duration of a cyclone, so that storms are accepted without a track.
+    /// Whether the series is shorter than the minimum duration of a cyclone, so that storms are accepted without a
+    /// track.
     pub untracked: bool,
 }
 
-/// The state of labelling a series: what is known of the times looked at so far, and how many are labelled.
+/// The state of labelling a series.
 ///
-/// It holds what may still change: tracks under way, and the points since the oldest of them began. Saved (it can be
-/// serialised), it lets an interrupted run continue.
+/// It holds only what may still change: active tracks, and the points since the oldest of them began. It is serialised
+/// to resume an interrupted run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LabelStream {
     cyclones: Trajectories,
     /// Extratropical cyclones and tropical depressions.
     lows: [LowTracks; 2],
-    /// Times that were looked at.
+    /// Number of times that the first pass has seen.
     seen: usize,
-    /// Times that are labelled or left out.
+    /// Number of times that are labelled or left out.
     done: usize,
     left_out: BTreeSet<usize>,
     summary: SeriesSummary,
 }
 
 impl LabelStream {
-    /// How many times of the series are labelled or left out.
+    /// Number of times that are labelled or left out.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// The times so far that could not be read and have no labels.
+    /// Indices of the times so far that could not be read and have no labels.
     pub fn left_out(&self) -> &BTreeSet<usize> {
         &self.left_out
     }
 
-    /// How many times can be labelled: those before the first that is not decided.
+    /// Number of times that can be labelled: all before the first undecided one.
     fn ready(&self) -> usize {
         let lows = self.lows.iter().map(LowTracks::undecided);
         lows.fold(self.cyclones.undecided(), usize::min)
             .min(self.seen)
     }
 
-    /// Takes what was found at the next time; `None` if that time is left out.
+    /// Adds the candidates of the next time; `None` if that time is left out.
     fn see(&mut self, found: Option<Centres>) -> Result<()> {
         let Some((time, candidates, lows)) = found else {
             self.left_out.insert(self.seen);
@@ -80,7 +81,7 @@ impl LabelStream {
         Ok(())
     }
 
-    /// Decides all tracks, because no time follows.
+    /// Decides all tracks at the end of the series.
     fn end(&mut self) {
         self.summary.untracked = self.cyclones.end();
         for lows in &mut self.lows {
@@ -88,7 +89,7 @@ impl LabelStream {
         }
     }
 
-    /// Counts the labels of the next time, if it has any; its points are needed no more.
+    /// Counts the labels of the next time, if it has any, and discards the points that are no longer needed.
     fn label(&mut self, labelled: Option<&LabelledSnapshot>) {
         if let Some(labelled) = labelled {
             let cyclones = self.cyclones.at(self.done).len();
@@ -109,11 +110,11 @@ impl LabelStream {
     }
 }
 
-/// What the first pass finds at a time.
+/// The first pass's result for one time.
 type Centres = (Time, Vec<CycloneCandidate>, Lows);
 
 impl Labeller {
-    /// The state of a series before its first time.
+    /// The initial state of a series.
     pub fn stream(&self) -> LabelStream {
         LabelStream {
             cyclones: self.trajectories(),
@@ -125,7 +126,7 @@ impl Labeller {
         }
     }
 
-    /// Labels a series: every snapshot is read twice, in parallel, each time with at least [`Pass::channels`]; `each`
+    /// Labels a series. Every snapshot is read twice, in parallel, each time with at least [`Pass::channels`]; `each`
     /// receives the labels in order of time.
     ///
     /// # Errors
@@ -145,19 +146,19 @@ impl Labeller {
         })
     }
 
-    /// Goes on labelling a series: every snapshot is read twice, in parallel, each time with at least
-    /// [`Pass::channels`], the second time once it is known which of its storms last; `each` receives the labels in
+    /// Continues labelling a series. Every snapshot is read twice, in parallel, each time with at least
+    /// [`Pass::channels`]; the second time once its storms are accepted or rejected. `each` receives the labels in
     /// order of time, with the state of the series after them.
     ///
-    /// A time that `read` gives nothing of is left out, as if the series had a gap there: `each` receives no labels of
-    /// it. If it was there in the first pass only, its storms are part of their tracks.
+    /// A time for which `read` returns `None` is left out, like a gap in the series: `each` receives `None` for it. If
+    /// only the second read fails, the storms found in the first remain part of their tracks.
     ///
-    /// At any time twice as many snapshots as there are threads are in memory, besides the storms that are under way
-    /// and those since the oldest of them began. The result does not depend on the number of threads, nor on where the
-    /// series was left.
+    /// Memory holds at most twice as many snapshots as there are threads, the active storms, and the points since the
+    /// oldest of them began. The result depends neither on the number of threads nor on where the series was
+    /// interrupted.
     ///
     /// # Errors
-    /// The first error in order of time, of reading, labelling or `each`; [`ClimateError::Invalid`] if times do not
+    /// The first error, in order of time, from reading, labelling or `each`; [`ClimateError::Invalid`] if times do not
     /// ascend.
     pub fn label_on<E>(
         &self,
@@ -227,7 +228,7 @@ impl Labeller {
     }
 }
 
-/// How many times of a series are worked on at once, by any method.
+/// Number of times of a series to process in parallel, for any method.
 pub(crate) fn times_at_once() -> usize {
     2 * rayon::current_num_threads().max(1)
 }

@@ -1,4 +1,4 @@
-//! Collects the points of accepted tracks, and gives them out once no later time can change them.
+//! Collects the points of accepted tracks, and returns them once no later time can change them.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -8,14 +8,14 @@ pub(crate) trait Point: Copy {
     fn on_track(self, id: u64) -> Self;
 }
 
-/// The accepted points, by time, on tracks numbered in the order in which they began.
+/// The accepted points by time. Tracks are numbered in the order in which they began.
 ///
-/// A track's number is known once all tracks that began before it are accepted or rejected, and the points of a time
-/// are complete once that holds for all tracks that had begun by then. So nothing older than the oldest track under way
-/// is kept.
+/// A track's number is known once all tracks that began before it are accepted or rejected. The points of a time are
+/// complete once this holds for all tracks that had begun by then. Nothing older than the oldest active track needs to
+/// be kept.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settled<P> {
-    /// Accepted tracks that have no number yet, by the order in which they began.
+    /// Accepted tracks that have no number yet, keyed by the order in which they began.
     standing: BTreeMap<usize, Vec<(usize, P)>>,
     by_index: BTreeMap<usize, Vec<P>>,
     next_id: u64,
@@ -23,7 +23,7 @@ pub(crate) struct Settled<P> {
 }
 
 impl<P: Point> Settled<P> {
-    /// Nothing yet; tracks are numbered from `first_id`.
+    /// An empty collection; tracks are numbered from `first_id`.
     pub fn new(first_id: u64) -> Self {
         Self {
             standing: BTreeMap::new(),
@@ -33,12 +33,12 @@ impl<P: Point> Settled<P> {
         }
     }
 
-    /// Accepts a track, which began as the `order`th.
+    /// Accepts the track that began as number `order`.
     pub fn accept(&mut self, order: usize, points: Vec<(usize, P)>) {
         self.standing.insert(order, points);
     }
 
-    /// Notes that all tracks that began before the `order`th are decided.
+    /// Declares all tracks that began before number `order` decided.
     pub fn decided_before(&mut self, order: usize) {
         let later = self.standing.split_off(&order);
         for (_, points) in std::mem::replace(&mut self.standing, later) {
@@ -60,12 +60,12 @@ impl<P: Point> Settled<P> {
         self.by_index.get(&index).map_or(&[], Vec::as_slice)
     }
 
-    /// Lets go of the points at times before this one.
+    /// Discards the points at times before `index`.
     pub fn forget_before(&mut self, index: usize) {
         self.by_index = self.by_index.split_off(&index);
     }
 
-    /// The accepted points that were not let go; `untracked` if the input was too short for tracks.
+    /// The remaining accepted points; `untracked` if the input was too short for tracks.
     pub fn accepted(self, untracked: bool) -> Accepted<P> {
         Accepted {
             by_index: self.by_index,
@@ -75,14 +75,14 @@ impl<P: Point> Settled<P> {
     }
 }
 
-/// The accepted points: with their track, or without one where the input was too short for tracks.
+/// The accepted points, with their tracks, or without any if the input was too short for tracks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Accepted<P> {
-    /// By the index of their time, on older tracks first.
+    /// By time index; points on older tracks come first.
     pub by_index: BTreeMap<usize, Vec<P>>,
     /// Number of tracks.
     pub tracks: usize,
-    /// Whether the input was too short for tracks, so that points were accepted by their own time alone.
+    /// Whether the input was too short for tracks, so that points were accepted by their own properties alone.
     pub untracked: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The numbers of the label recipes, with units and sources.
+//! The thresholds of the label recipes, with units and sources.
 
 use super::low_thresholds::{EtcThresholds, TdThresholds};
 use super::scaling::{GridScaling, PUBLISHED_DEG};
@@ -12,49 +12,49 @@ use squall_data::grid::KM_PER_DEGREE;
 /// # Source
 /// GFDL TSTORMS as in TECA (`alg/teca_tc_candidates.cxx`, `gfdl_tc_candidates.f90.in`, `gfdl_tc_trajectory.f90.in`,
 /// `teca_tc_wind_radii.cxx`) for candidates, tracks and the wind radius; ClimDeepLearn
-/// (`create_multichannel_multithreshold_labels.py`) for the window, the four settings and the mask. The published
-/// numbers hold for a grid of a quarter of a degree: [`TcThresholds::adapted_to`] carries them over to coarser ones.
+/// (`create_multichannel_multithreshold_labels.py`) for the window, the four presets and the mask. The published
+/// numbers hold for a quarter-degree grid; [`TcThresholds::adapted_to`] adapts them to coarser ones.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TcThresholds {
-    /// Lowest vorticity at 850 hPa, positive in the sense of a cyclone, s-1.
+    /// Minimum vorticity at 850 hPa, positive if cyclonic, s-1.
     pub min_vorticity_per_s: f64,
     /// Side of the window in which the vorticity must be the largest, degrees of latitude.
     pub vorticity_window_deg: f64,
-    /// Largest distance of pressure minimum from vorticity maximum, and of warm core and thickness maximum from
-    /// pressure minimum, degrees.
+    /// Maximum distance of the pressure minimum from the vorticity maximum, and of the warm core and the thickness
+    /// maximum from the pressure minimum, degrees.
     pub max_core_radius_deg: f64,
-    /// Lowest sea-level pressure that is believed, Pa.
+    /// Lower values of sea-level pressure are taken for bad data, Pa.
     pub min_credible_pressure_pa: f64,
-    /// Rise of the sea-level pressure in all eight directions, Pa ...
+    /// Minimum rise of sea-level pressure in all eight directions, Pa ...
     pub pressure_rise_pa: f64,
     /// ... within this distance, degrees.
     pub pressure_radius_deg: f64,
-    /// Fall of the mean temperature of 200 and 500 hPa in all eight directions, K ...
+    /// Minimum fall of the mean temperature of 200 and 500 hPa in all eight directions, K ...
     pub warm_core_fall_k: f64,
     /// ... within this distance, degrees.
     pub warm_core_radius_deg: f64,
-    /// Fall of the thickness from 1000 to 200 hPa in all eight directions, m ...
+    /// Minimum fall of the thickness from 1000 to 200 hPa in all eight directions, m ...
     pub thickness_fall_m: f64,
     /// ... within this distance, degrees.
     pub thickness_radius_deg: f64,
-    /// Candidates farther from the equator are not searched for, degrees.
+    /// Maximum distance of candidates from the equator, degrees of latitude.
     pub max_latitude_deg: f64,
-    /// Fastest motion of a cyclone, km per day.
+    /// Maximum speed of a cyclone, km per day.
     pub max_speed_km_per_day: f64,
-    /// Lowest wind of a storm, m s-1.
+    /// Minimum wind of a storm, m s-1.
     pub min_wind_m_s: f64,
-    /// Shortest total time as a storm with warm core and thickness, days.
+    /// Minimum total time as a storm with warm core and thickness maximum, days.
     pub min_storm_days: f64,
-    /// Two times farther apart are not linked, hours. (TECA has no such limit; its input has no holes.)
+    /// Maximum time between two linked points, hours. (TECA has no such limit; its input has no holes.)
     pub max_step_hours: f64,
-    /// Added to the wind radius to make half the side of a cyclone's box, degrees.
+    /// Half the side of a cyclone's box minus the wind radius, degrees.
     pub box_margin_deg: f64,
-    /// Wind at which the wind radius is taken, m s-1: 63 km/h, the lower end of tropical storms.
+    /// Wind speed that defines the wind radius, m s-1: 63 km/h, the lower end of tropical storms.
     pub radius_wind_m_s: f64,
-    /// The wind radius is searched up to this distance, degrees ...
+    /// Search radius of the wind radius, degrees ...
     pub radius_search_deg: f64,
-    /// ... in so many rings.
+    /// ... and the number of rings in it.
     pub radius_bins: usize,
     /// Cells of the box above this percentile belong to the cyclone.
     pub mask_percentile: f64,
@@ -88,13 +88,13 @@ impl Default for TcThresholds {
 }
 
 impl TcThresholds {
-    /// The names of the published settings, strictest first.
+    /// The names of the presets, strictest first.
     const PRESETS: [&'static str; 4] = ["default", "medium", "relaxed", "super_relaxed"];
 
-    /// A published setting by name.
+    /// The published preset of this name.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if there is none of that name.
+    /// [`ClimateError::Invalid`] if there is no preset of this name.
     pub fn preset(name: &str) -> Result<Self> {
         match name {
             "default" => Ok(Self::default()),
@@ -122,9 +122,9 @@ impl TcThresholds {
         }
     }
 
-    /// The same criteria for a grid of another spacing: see [`GridScaling`]. At a quarter of a degree and finer nothing
-    /// changes. Distances are physical and stay, except that none may be so short that it holds no neighbouring cell:
-    /// the core radius grows to 1.5 cells, the others to two cells.
+    /// These criteria adapted to a grid of another spacing; see [`GridScaling`]. At a quarter of a degree and finer
+    /// nothing changes. Distances are physical and stay the same, unless they are too short to reach a neighbouring
+    /// cell: the core radius grows to at least 1.5 cells, the others to two cells.
     pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let scaling = GridScaling::for_spacing_km(grid.spacing_km());
         let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
@@ -144,7 +144,7 @@ impl TcThresholds {
     }
 
     /// # Errors
-    /// [`ClimateError::Invalid`] if a number makes no sense.
+    /// [`ClimateError::Invalid`] if a number is out of range.
     pub(crate) fn check(&self) -> Result<()> {
         let positive = [
             ("min_vorticity_per_s", self.min_vorticity_per_s),
@@ -190,15 +190,15 @@ impl TcThresholds {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ArThresholds {
-    /// Damped precipitable water must exceed this, kg m-2: 24 in the labels 0 of the data set, 21 in its labels 1.
+    /// Minimum of damped precipitable water, kg m-2: 24 in the data set's labels 0, 21 in its labels 1.
     pub min_damped_tmq_kg_m2: f64,
-    /// Width of the damping about the equator, degrees of latitude.
+    /// Width of the damping around the equator, degrees of latitude.
     pub damping_sigma_deg: f64,
-    /// The diagonal of the bounding box must exceed this, km.
+    /// Minimum diagonal of the bounding box, km.
     pub min_length_km: f64,
-    /// Area divided by the north-south extent of the bounding box must stay below this, km.
+    /// Maximum of area divided by the north-south extent of the bounding box, km.
     pub max_width_km: f64,
-    /// Radius of the sphere on which areas are taken for the width, km. 6170 as published (the Earth's is 6371).
+    /// Radius of the sphere for the areas in the width, km. 6170 as published (the Earth's is 6371).
     pub area_radius_km: f64,
     /// Added to the height and width of the bounding box, degrees. 0 as published: the box runs between cell centres.
     pub box_margin_deg: f64,
@@ -218,12 +218,12 @@ impl Default for ArThresholds {
 }
 
 impl ArThresholds {
-    /// The wetter of the two published settings: rivers above 24 kg m-2 (`labels_0`).
+    /// The wetter of the two published presets: rivers above 24 kg m-2 (`labels_0`).
     pub fn labels_0() -> Self {
         Self::default()
     }
 
-    /// The drier one: 21 kg m-2 (`labels_1`).
+    /// The drier preset: 21 kg m-2 (`labels_1`).
     pub fn labels_1() -> Self {
         Self {
             min_damped_tmq_kg_m2: 21.0,
@@ -231,11 +231,12 @@ impl ArThresholds {
         }
     }
 
-    /// The same criteria for a grid of another spacing; at a quarter of a degree and finer nothing changes.
+    /// These criteria adapted to a grid of another spacing; at a quarter of a degree and finer nothing changes.
     ///
-    /// Moisture and lengths are physical and stay. What a coarse grid changes is the outline: the box between cell
-    /// centres loses a cell of its height and width, which is given back (but for the quarter of a degree it loses at
-    /// the published spacing), and widths are known to half a cell only, which is allowed for.
+    /// Moisture and lengths are physical and stay the same. A coarse grid changes the outline. A box between cell
+    /// centres is one cell too small in height and width; the margin makes up for that, except for the quarter of a
+    /// degree that is lost at the published spacing, too. Widths have an error of half a cell, so the maximum width
+    /// grows by as much.
     pub fn adapted_to(&self, grid: &LatLonGrid) -> Self {
         let coarser_deg = (grid.lat_spacing_deg() - PUBLISHED_DEG).max(0.0);
         Self {
@@ -260,13 +261,13 @@ impl ArThresholds {
     }
 }
 
-/// More degrees than those of a circle are no distance and no extent, and a search over them would not end.
+/// A distance or extent cannot exceed a full circle; a search over more degrees would not end.
 const MOST_DEG: f64 = 360.0;
-/// More places around a circle, or rings of it, tell no more, and would need their memory.
+/// Upper bound of samples on a circle, or rings of it: more add no information and take memory.
 const MOST_PLACES: usize = 1000;
 
-/// Refuses numbers of the thresholds of `what` that are not finite, or not above 0, or below 0, and degrees (names that
-/// end in `_deg`) beyond a circle.
+/// Rejects thresholds that are not finite or have the wrong sign, and degrees (names ending in `_deg`) beyond a full
+/// circle; `what` names the rule in the error.
 pub(crate) fn check_numbers(
     what: &str,
     positive: &[(&str, f64)],
@@ -291,7 +292,7 @@ pub(crate) fn check_numbers(
     }
 }
 
-/// Refuses a number of places, or of rings, that is 0 or serves nothing.
+/// Rejects a number of samples or rings that is 0 or needlessly large.
 pub(crate) fn check_count(what: &str, name: &str, count: usize) -> Result<()> {
     if (1..=MOST_PLACES).contains(&count) {
         return Ok(());
@@ -299,7 +300,7 @@ pub(crate) fn check_count(what: &str, name: &str, count: usize) -> Result<()> {
     Err(invalid_threshold(what, name, "1 to 1000", count as f64))
 }
 
-/// The error of a number among the thresholds of `what`.
+/// The error for an invalid number among the thresholds of `what`.
 pub(crate) fn invalid_threshold(
     what: &str,
     name: &str,
@@ -311,7 +312,7 @@ pub(crate) fn invalid_threshold(
     ))
 }
 
-/// All criteria of the labels.
+/// All thresholds of the labels.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Thresholds {
@@ -323,8 +324,8 @@ pub struct Thresholds {
     pub extratropical: EtcThresholds,
     /// For tropical depressions, which have boxes only.
     pub depression: TdThresholds,
-    /// Whether the criteria are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on by
-    /// default. A grid of a quarter of a degree or finer gets the published numbers either way.
+    /// Whether the thresholds are adapted to the grid ([`TcThresholds::adapted_to`], [`ArThresholds::adapted_to`]); on
+    /// by default. Grids of a quarter of a degree or finer use the published numbers either way.
     pub adapt_to_grid: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Between the passes: joins the points of each time to tracks, and decides which tracks are accepted.
+//! Between the passes: joins the points of each time to tracks, and accepts or rejects the tracks.
 
 use super::settled::{Accepted, Point, Settled};
 use crate::error::{ClimateError, Result};
@@ -6,55 +6,54 @@ use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use std::cmp::Reverse;
 
-/// How points are joined to tracks, and which tracks are accepted.
+/// Rules for joining points to tracks and for accepting tracks.
 pub(crate) trait Rules<P> {
-    /// Whether a series from the first to the last of these times is too short for any track to be accepted.
+    /// Whether a series with these first and last times is too short for any track to be accepted.
     fn too_short(&self, first: Time, last: Time) -> bool;
 
     /// Whether a point of such a series is accepted without a track.
     fn is_accepted_untracked(&self, point: &P) -> bool;
 
-    /// What becomes of a track at the next time; `free` says which of the points at that time no other track has taken.
+    /// How a track continues at the next time; `free` marks the points at that time that no other track has taken.
     fn next(&self, track: &mut Track<P>, time: Time, points: &[P], free: &[bool]) -> Next;
 
-    /// Whether a track that has ended is accepted.
+    /// Whether a completed track is accepted.
     fn is_accepted(&self, track: &Track<P>) -> bool;
 }
 
-/// What becomes of a track at one time.
+/// How a track continues at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
     /// It continues with the point of this index.
     Point(usize),
-    /// It takes no point, but may take one at a later time.
+    /// It takes no point now, but may take one later.
     Gap,
-    /// It has ended: with its last point.
+    /// It ended with its last point.
     End,
 }
 
-/// A track under way.
+/// An active track.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Track<P> {
-    /// How many tracks began before it.
+    /// Number of tracks that began before it.
     order: usize,
     /// Time of its first point.
     pub first: Time,
     /// Time of its last point.
     pub last: Time,
-    /// For how long it was a storm, where the rules count that, days.
+    /// Total time as a storm in days, if the rules count it.
     pub storm_days: f64,
-    /// Its points, each with the index of its time; there is at least one.
+    /// Its points, each with the index of its time; never empty.
     pub points: Vec<(usize, P)>,
 }
 
-/// Joins points to tracks by rules, time by time.
+/// Joins points to tracks, time by time.
 ///
-/// At each time every track takes one of the points still free, or none, as the rules say: first the tracks without a
-/// gap, then those with one, the oldest first. A point that no track takes begins a new one. If the series is too short
-/// for any track, points are accepted without one.
+/// At each time every track takes one of the free points or none, as the rules decide: tracks without a gap first, then
+/// those with one, oldest first. A point that no track takes begins a new one. If the series is too short for any
+/// track, points are accepted without one.
 ///
-/// Memory holds the tracks that are under way and, until they are let go ([`Tracks::forget_before`]), the points of
-/// accepted tracks.
+/// Memory holds the active tracks and the points of accepted tracks until [`Tracks::forget_before`] discards them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Tracks<R, P> {
     rules: R,
@@ -64,12 +63,12 @@ pub(crate) struct Tracks<R, P> {
     begun: usize,
     active: Vec<Track<P>>,
     settled: Settled<P>,
-    /// Points that are accepted without a track if the input ends before any track is long enough.
+    /// Points that are accepted without a track if the series ends up too short for any track.
     early: Vec<(usize, P)>,
 }
 
 impl<R: Rules<P>, P: Point> Tracks<R, P> {
-    /// No tracks yet; accepted ones are numbered from `first_id` in the order in which they began.
+    /// An empty set; accepted tracks are numbered from `first_id` in the order in which they began.
     pub fn new(rules: R, first_id: u64) -> Self {
         Self {
             rules,
@@ -82,7 +81,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         }
     }
 
-    /// Takes the points of the next time; `index` is the one by which [`Self::at`] gives them back.
+    /// Adds the points of the next time; [`Self::at`] returns them by `index`.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
@@ -100,7 +99,7 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         self.span = Some((first, time));
         self.last_index = index;
         let mut free = vec![true; points.len()];
-        // Tracks seen at the last time come first: one that was missed reaches farther and would take their points.
+        // Tracks without a gap come first: those with one have a longer reach and would take their points.
         (self.active).sort_by_key(|track| (Reverse(track.points.last().map(|p| p.0)), track.order));
         for mut track in std::mem::take(&mut self.active) {
             match self.rules.next(&mut track, time, points, &free) {
@@ -141,9 +140,9 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         self.settled.decided_before(open.unwrap_or(self.begun));
     }
 
-    /// The index of the first time that is not decided; accepted points of earlier times will not change.
+    /// The index of the first undecided time; accepted points of earlier times will not change.
     pub fn undecided(&self) -> usize {
-        // The series may yet prove short, and its points be accepted without a track.
+        // The series may still turn out too short, and its points be accepted without a track.
         if self.too_short() {
             return 0;
         }
@@ -152,17 +151,17 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         oldest.unwrap_or(self.last_index + 1)
     }
 
-    /// The accepted points at a time that is decided.
+    /// The accepted points at a decided time.
     pub fn at(&self, index: usize) -> &[P] {
         self.settled.at(index)
     }
 
-    /// Lets go of the points at times before this one.
+    /// Discards the points at times before `index`.
     pub fn forget_before(&mut self, index: usize) {
         self.settled.forget_before(index);
     }
 
-    /// Decides everything, because no time follows; returns whether the input was too short for tracks.
+    /// Decides all tracks at the end of the series; returns whether the input was too short for tracks.
     pub fn end(&mut self) -> bool {
         if self.span.is_some() && self.too_short() {
             self.active.clear();
@@ -178,13 +177,13 @@ impl<R: Rules<P>, P: Point> Tracks<R, P> {
         false
     }
 
-    /// The accepted points that were not let go.
+    /// The accepted points that were not discarded.
     pub fn finish(mut self) -> Accepted<P> {
         let untracked = self.end();
         self.settled.accepted(untracked)
     }
 
-    /// Whether no track could have lasted long enough yet.
+    /// Whether the series is still too short for any track.
     fn too_short(&self) -> bool {
         (self.span).is_none_or(|(first, last)| self.rules.too_short(first, last))
     }

@@ -1,4 +1,4 @@
-//! Which candidates make a tropical cyclone's track.
+//! Joins candidates to tracks of tropical cyclones.
 
 use super::candidates::CycloneCandidate;
 use super::settled::Point;
@@ -21,13 +21,12 @@ impl Point for CycloneCandidate {
     }
 }
 
-/// TECA's rule, for thresholds as they are (see [`TcThresholds::adapted_to`]): each track, oldest first, takes the
-/// nearest candidate of the next time within reach of the greatest speed; it ends where there is none (no gaps). A
-/// track is accepted if it has more than one point and the time it spent as a storm (wind, warm core and thickness),
-/// not necessarily in one piece, adds up to enough; each point counts for the time to the next one. In TECA each
-/// candidate in turn is followed to its end before the next one begins, which deals the candidates out the same way.
-/// Distances are great circles over the seam of longitude; `teca_tc_trajectory` measures degrees in a plane and ends
-/// tracks there.
+/// TECA's rule, for thresholds as they are (see [`TcThresholds::adapted_to`]). Each track, oldest first, takes the
+/// nearest candidate of the next time that it can reach at the maximum speed, and ends if there is none (no gaps). A
+/// track is accepted if it has more than one point and spent enough time as a storm (wind, warm core and thickness) in
+/// total, not necessarily without interruption; each point counts for the time to the next one. TECA follows one
+/// candidate to its end before the next one starts, which assigns candidates in the same way. Distances here are great
+/// circles and cross the seam; `teca_tc_trajectory` measures plain degrees and ends tracks at the seam.
 impl Rules<CycloneCandidate> for TcThresholds {
     fn too_short(&self, first: Time, last: Time) -> bool {
         (last.seconds_since(first) as f64) < self.min_storm_days * SECONDS_PER_DAY
@@ -59,7 +58,7 @@ impl Rules<CycloneCandidate> for TcThresholds {
     }
 
     fn is_accepted(&self, track: &Track<CycloneCandidate>) -> bool {
-        // Sixteen steps of an eighth are two, but ten of a tenth need not be one.
+        // Tolerance: sixteen steps of 1/8 day add up to exactly 2, but ten of 1/10 day need not add up to 1.
         track.points.len() > 1 && track.storm_days >= self.min_storm_days - 1e-9
     }
 }
@@ -112,7 +111,7 @@ mod tests {
             .add_seconds(hours * 3600)
     }
 
-    /// Feeds `(hours, candidates)`.
+    /// Tracks `(hours, candidates)`.
     fn track(times: &[(i64, Vec<CycloneCandidate>)]) -> Accepted<CycloneCandidate> {
         let mut tracks = Trajectories::new(TcThresholds::default(), 1);
         for (index, (hours, candidates)) in times.iter().enumerate() {
@@ -130,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_storm_of_two_days_stands_and_a_shorter_one_does_not() {
-        // Sixteen steps of three hours from its first point to the time at which it is missed: two days.
+        // Sixteen steps of three hours from its first point to its first absence: two days.
         let seen = |n: i64| {
             track(&steps(24, |k| {
                 if k < n {
@@ -185,7 +184,7 @@ mod tests {
 
     #[test]
     fn speed_is_limited_and_the_nearest_is_taken() {
-        // 1600 km/day is 200 km in three hours: 1.7 degrees of latitude are, 1.9 are not within reach.
+        // 1600 km/day is 200 km in three hours: 1.7 degrees of latitude are within reach, 1.9 are not.
         let run = |step: f64| {
             track(&steps(20, |k| {
                 vec![candidate(-30.0 + step * k as f64, 100.0)]
@@ -211,7 +210,7 @@ mod tests {
         times[16..]
             .iter_mut()
             .for_each(|(hours, _)| *hours += 30 * 24);
-        // Fifteen steps count before the hole and fifteen after it: neither is two days.
+        // Fifteen steps count before the hole and fifteen after it: neither part lasts two days.
         assert_eq!(track(&times).points(), 0);
     }
 

@@ -4,29 +4,29 @@ use super::sampling::sample;
 use ndarray::ArrayView2;
 use squall_data::LatLonGrid;
 
-/// Circles are looked at up to this distance, degrees ...
+/// Largest radius of the circles, degrees ...
 const SEARCH_DEG: f64 = 4.0;
-/// ... this far apart ...
+/// ... their spacing ...
 const STEP_DEG: f64 = 0.25;
-/// ... at so many places each.
+/// ... and the number of samples on each.
 const PLACES: usize = 16;
-/// Distance between rows up to which circles tell how strong a vortex is, degrees.
+/// Coarsest row spacing at which circles measure the strength of a vortex, degrees.
 ///
-/// A circle is read between the cells, which are nowhere at the radius of the strongest wind all around. Of the
-/// reference vortex of [`super::GridScaling`], whose cells have the wind of their place, circles show by 9 % less than
-/// the factor for wind allows at 1 degree, by 11 % at 1.25, by 15 % at 1.875 and by 27 % at 2.5: hurricanes would be
-/// depressions. The strongest cell shows no less than that factor at any of these.
+/// Samples are interpolated between cells, and no cell of a coarse grid lies at the radius of maximum wind. For the
+/// reference vortex of [`super::GridScaling`], sampled at the cells, the result falls short of the wind factor by 9 %
+/// at 1 degree, 11 % at 1.25, 15 % at 1.875 and 27 % at 2.5: hurricanes would become depressions. The strongest cell
+/// does not fall short of the factor at any of these spacings.
 const COARSEST_DEG: f64 = 1.25;
 
-/// Whether [`vortex_wind_m_s`] on this grid can be compared with a limit that is scaled for the wind of cells.
+/// Whether [`vortex_wind_m_s`] on this grid is comparable with a limit that is scaled for the wind of cells.
 pub(super) fn tells_strength(grid: &LatLonGrid) -> bool {
     grid.lat_spacing_deg() <= COARSEST_DEG + 1e-6
 }
 
-/// The wind of the vortex about a centre, m s-1: of the circles around it, the highest mean wind, from the mean
-/// tangential and the mean radial component. A uniform flow, and so the vortex's own motion, cancels in these means.
+/// The wind of the vortex around a centre, m s-1: the highest mean wind of all circles around it, combined from the
+/// mean tangential and the mean radial component. A uniform flow, and so the vortex's own motion, cancels out.
 ///
-/// NaN around a circle leaves that circle out.
+/// Circles with NaN are skipped.
 pub(super) fn vortex_wind_m_s(
     grid: &LatLonGrid,
     [u, v]: [ArrayView2<'_, f32>; 2],

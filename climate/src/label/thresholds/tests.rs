@@ -1,4 +1,4 @@
-//! Presets, numbers that are refused, and what becomes of thresholds on coarse grids.
+//! Tests of presets, rejected numbers, and thresholds adapted to coarse grids.
 
 use super::*;
 
@@ -45,7 +45,7 @@ fn numbers_that_find_nothing_for_want_of_sense_are_refused() {
     }
 }
 
-/// The first had gone on for hours, the second ended the program for want of memory.
+/// The first value used to run for hours, the second to abort the program for lack of memory.
 #[test]
 fn numbers_that_would_take_all_time_or_memory_are_refused_by_name() {
     let with = |change: fn(&mut TcThresholds)| {
@@ -91,8 +91,8 @@ fn the_published_grid_gets_the_published_numbers_and_coarser_ones_less() {
     assert_eq!(coarse.min_damped_tmq_kg_m2, published.min_damped_tmq_kg_m2);
 }
 
-/// By the formulas of [`GridScaling`] at 2.5 degrees of 111.195 km, with a vortex of 100 km: vorticity shrinks to
-/// 0.12343, pressure to 0.67940, the core to 0.78181, wind to 0.79921.
+/// By the formulas of [`GridScaling`] at 2.5 degrees of 111.195 km, with a vortex of 100 km: the factors are 0.12343
+/// for vorticity, 0.67940 for pressure, 0.78181 for the core and 0.79921 for wind.
 #[test]
 fn each_threshold_shrinks_by_the_factor_of_its_quantity() {
     // Columns are four degrees apart.
@@ -115,7 +115,7 @@ fn each_threshold_shrinks_by_the_factor_of_its_quantity() {
     }
 }
 
-/// Factors as above: what masks say that was applied is what a labeller goes by, also for depressions.
+/// Factors as above. Masks record the thresholds that the labeller applied, also for depressions.
 #[test]
 fn a_labeller_tells_the_thresholds_that_it_goes_by() {
     let grid = std::sync::Arc::new(LatLonGrid::global(73, 90).unwrap());

@@ -1,4 +1,4 @@
-//! Closed contours and extremes near a cell, by walking from neighbour to neighbour.
+//! Closed contours and minima near a cell, by walking from neighbour to neighbour.
 //!
 //! # Source
 //! TempestExtremes `HasClosedContour` (`DetectNodes.cpp`) and `FindLocalMinMax` (`SimpleGridUtilities.cpp`): neighbours
@@ -9,29 +9,29 @@ use crate::events::is_pole;
 use squall_data::LatLonGrid;
 use std::collections::VecDeque;
 
-/// Walks over a grid; one scratch for many walks.
+/// Breadth-first walks over a grid; reuses its buffers for many walks.
 #[derive(Debug)]
 pub(crate) struct Walker<'g> {
     grid: &'g LatLonGrid,
     sin_lat: Vec<f64>,
     cos_lat: Vec<f64>,
-    /// Cosine of so many columns' difference of longitude.
+    /// Cosine of the longitude difference of `k` columns.
     cos_lon: Vec<f64>,
-    /// Whether rows beyond the first and the last do not exist: because the pole is there, or a wall.
+    /// Whether nothing lies beyond the first and the last row, because a pole or a wall is there.
     closed: [bool; 2],
-    /// Whether columns beyond the first and the last of a regional grid do not exist.
+    /// Whether nothing lies beyond the first and the last column of a regional grid.
     walls: bool,
     visited: Vec<u32>,
     walk: u32,
     queue: VecDeque<(u32, u32)>,
 }
 
-/// What a walk found.
+/// The result of a walk for a closed contour.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Contour {
-    /// Whether the field rises enough on all ways out within the distance.
+    /// Whether the field rises enough on every path outwards within the distance.
     pub closed: bool,
-    /// Cells inside, the origin first; incomplete if it is not closed.
+    /// Cells inside, the origin first; incomplete if the contour is not closed.
     pub inside: Vec<(usize, usize)>,
 }
 
@@ -84,7 +84,7 @@ impl<'g> Walker<'g> {
         }
     }
 
-    /// Puts the neighbours in the queue; false if one is beyond an open edge of a regional grid.
+    /// Queues the neighbours; returns false if one lies beyond an open edge of a regional grid.
     fn visit_neighbours(&mut self, (j, i): (usize, usize)) -> bool {
         let mut whole = true;
         match j.checked_sub(1) {
@@ -105,11 +105,11 @@ impl<'g> Walker<'g> {
         whole
     }
 
-    /// Whether the field rises by `rise` around a cell on a closed contour, all of whose cells (those that rise enough
-    /// included) are within `radius_deg`.
+    /// Searches for a closed contour around a cell on which the field has risen by `rise`; all its cells must be within
+    /// `radius_deg`.
     ///
-    /// A missing value does not rise. Where the walk meets an open edge of a regional grid ([`DomainEdge`]) the contour
-    /// is not closed.
+    /// A missing value counts as not risen. A contour that meets an open edge of a regional grid ([`DomainEdge`]) is
+    /// not closed.
     pub(crate) fn contour(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
@@ -141,8 +141,8 @@ impl<'g> Walker<'g> {
         contour
     }
 
-    /// The lowest cell within `radius_deg`; of equals the one that takes the fewest steps. The origin itself if all is
-    /// missing.
+    /// The lowest cell within `radius_deg`; of equal ones the one that takes the fewest steps. Returns the origin if
+    /// all values are missing.
     pub(crate) fn lowest_near(
         &mut self,
         field: &impl Fn(usize, usize) -> f32,
@@ -191,7 +191,7 @@ mod tests {
     fn a_gaussian_low_is_closed_if_and_only_if_it_is_deep_enough() {
         // A low of e-folding radius 3 degrees has risen by 1 − exp(−(5.5/3)²) = 0.965 of its depth at 5.5 degrees: a
         // depth of less than 207.2 Pa cannot rise by 200. Cells that have not risen enough must lie a cell farther in,
-        // at 4.5 degrees, where 0.895 is reached: 223.6 Pa are enough.
+        // at 4.5 degrees, where the share is 0.895: 223.6 Pa are enough.
         let grid = LatLonGrid::global(181, 360).unwrap();
         let mut walker = Walker::new(&grid, DomainEdge::Open);
         for centre in [(110, 180), (70, 0), (110, 359)] {
@@ -244,7 +244,7 @@ mod tests {
         let mut walker = Walker::new(&grid, DomainEdge::Open);
         let pole = walker.contour(&|j, i| field[j * 180 + i], (0, 0), 200.0, 5.5);
         assert!(pole.closed && pole.inside.len() >= 180);
-        // T42: the last row of a Gaussian grid ends short of the pole.
+        // T42: the last row of a Gaussian grid is not at the pole.
         let step = 2.0 * 87.8638 / 63.0;
         let lat = (0..64).map(|j| -87.8638 + step * f64::from(j)).collect();
         let lon = (0..128).map(|i| 2.8125 * f64::from(i)).collect();

@@ -1,14 +1,14 @@
-//! Local minima of a plane, and which of them stay where two are close.
+//! Local minima of a field, and the suppression of those close to a deeper one.
 
 use ndarray::{ArrayView1, ArrayView2};
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
 
-/// Cells that no neighbour across an edge undercuts, from south to north, then by column. Missing values are not minima
-/// and do not undercut.
+/// Cells with no lower neighbour across an edge, from south to north, then by column. Missing values neither are minima
+/// nor count as lower.
 ///
-/// Of touching equal cells only those with no equal cell south or west of them count, so that a plateau is one minimum
-/// or a few; `DetectNodes` takes all its cells. The row of a pole is one place, by its first column.
+/// Of touching equal cells, only those without an equal cell to the south or west count, so that a plateau yields one
+/// minimum or a few; `DetectNodes` takes all its cells. A pole's row counts as one point, in its first column.
 pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec<(usize, usize)> {
     let (rows, columns) = grid.shape();
     let row_minima = |j: usize| {
@@ -16,7 +16,7 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         let south = j.checked_sub(1).map(|south| field.row(south));
         let north = (j + 1 < rows).then(|| field.row(j + 1));
         if is_one_place(here, grid, j) {
-            // Its cells are each other's equal neighbours; only the next row tells.
+            // Its cells are equal neighbours of each other, so only the adjacent row decides.
             let around = || south.iter().chain(&north).flatten();
             let value = here[0];
             let is_lowest = !around().any(|v| *v < value) && around().any(|v| *v > value);
@@ -24,7 +24,7 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         }
         let is_minimum = |i: usize, west: Option<f32>, east: Option<f32>| {
             let value = here[i];
-            // Negated, so that a missing neighbour does not count.
+            // `<=` instead of a negated `>`: a missing neighbour, NaN, does not count.
             let not_above = |other: Option<f32>| other.is_some_and(|other| other <= value);
             let below = |other: Option<f32>| other.is_some_and(|other| other < value);
             value.is_finite()
@@ -38,7 +38,7 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         for i in 0..columns {
             let inner = i > 0 && i + 1 < columns;
             let (west, east) = if inner {
-                // Most cells end here.
+                // The cheap test that rules out most cells.
                 if here[i - 1] <= here[i] || here[i + 1] < here[i] {
                     continue;
                 }
@@ -59,16 +59,16 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         .collect()
 }
 
-/// Whether a row is that of a pole, and has one value.
+/// Whether a row lies at a pole and holds a single value.
 fn is_one_place(row: ArrayView1<'_, f32>, grid: &LatLonGrid, j: usize) -> bool {
     grid.is_periodic()
         && 90.0 - grid.lat_deg()[j].abs() < 1e-3
         && row.iter().all(|value| *value == row[0])
 }
 
-/// The minima that no deeper one is closer to than `distance_deg` (great circle); of equally deep ones the first.
+/// The minima without a deeper one closer than `distance_deg` (great circle); of equally deep ones, the first.
 ///
-/// A minimum that is itself left out still leaves out others, as in `DetectNodes`.
+/// A minimum that is itself suppressed still suppresses others, as in `DetectNodes`.
 pub(super) fn merged(
     minima: &[(usize, usize)],
     field: ArrayView2<'_, f32>,
@@ -78,7 +78,7 @@ pub(super) fn merged(
     if distance_deg <= 0.0 {
         return minima.to_vec();
     }
-    // Bands of latitude at least as high as the distance, and no lower than a row; in each the minima by longitude.
+    // Bands of latitude at least as high as the distance and as a row, each with its minima sorted by longitude.
     let height_deg = distance_deg.max(grid.lat_spacing_deg());
     let band_of = |lat: f64| ((lat + 90.0) / height_deg) as usize;
     let mut bands: Vec<Vec<Place>> = vec![Vec::new(); band_of(90.0) + 2];
@@ -147,8 +147,7 @@ impl Place {
     }
 }
 
-/// How far in longitude a place within a distance can be: asin(sin d / cos φ), or all around where the pole is as
-/// close.
+/// Maximum longitude difference of points within a distance: asin(sin d / cos φ), or 180 if the pole is within it.
 fn lon_reach_deg(lat_deg: f64, distance_deg: f64) -> f64 {
     let ratio = distance_deg.to_radians().sin() / lat_deg.to_radians().cos().max(1e-12);
     if distance_deg >= 90.0 || ratio >= 1.0 || lat_deg.abs() + distance_deg >= 90.0 {
@@ -157,7 +156,7 @@ fn lon_reach_deg(lat_deg: f64, distance_deg: f64) -> f64 {
     ratio.asin().to_degrees() + 1e-9
 }
 
-/// The places of a band from `lon − reach` to `lon + reach`, in one stretch or two over the seam.
+/// The points of a band from `lon − reach` to `lon + reach`, in two slices if they cross the seam.
 fn windows(band: &[Place], lon_deg: f64, reach_deg: f64) -> [&[Place]; 2] {
     if reach_deg >= 180.0 {
         return [band, &[]];
@@ -192,7 +191,7 @@ mod tests {
         field[[6, 6]] = 0.0; // plateau of two
         field[[2, 3]] = f32::NAN;
         let found = local_minima(field.view(), &grid);
-        // The flat rest has no cell without an equal one south or west, but for what borders the lows and the hole.
+        // Other cells of the flat rest have an equal cell to the south or west, except next to the lows and the hole.
         let low: Vec<_> = found.iter().filter(|&&c| field[c] < 5.0).collect();
         assert_eq!(low, [&(4, 0), &(6, 5)]);
         assert!(local_minima(Array2::zeros((9, 12)).view(), &grid).is_empty());
@@ -210,11 +209,11 @@ mod tests {
         }
     }
 
-    /// Bands as low as the distance had needed more memory than there is.
+    /// Bands as low as the distance used to take more memory than available.
     #[test]
     fn next_to_no_distance_leaves_all_minima() {
         let grid = LatLonGrid::global(9, 12).unwrap();
-        // Every other cell between the poles, each of which is one place.
+        // Every other cell between the poles; each pole is one point.
         let field = Array2::from_shape_fn((9, 12), |(j, i)| match j {
             0 | 8 => 1.0,
             _ => ((j + i) % 2) as f32,

@@ -1,8 +1,8 @@
-//! Lows with a closed contour around them: what the tempest method and the labels of extratropical cyclones search for.
+//! Lows with a closed contour, for the tempest method and the labels of extratropical cyclones.
 //!
 //! # Source
 //! TempestExtremes `DetectNodes` (Ullrich and Zarzycki 2017, GMD 10, 1069): `--searchbymin`, `--mergedist`,
-//! `--closedcontourcmd`. As there, lows are merged before their contours are looked at.
+//! `--closedcontourcmd`. As there, lows are merged before the search for contours.
 
 mod contour;
 mod minima;
@@ -15,31 +15,31 @@ use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
-/// How the edge of a regional grid counts for a contour that reaches it.
+/// How a contour that reaches the edge of a regional grid is treated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DomainEdge {
-    /// As unknown: a contour that meets it is not closed, and a low that it cuts is no cyclone.
+    /// As open: a contour that meets the edge is not closed, and a low cut off by it is no cyclone.
     #[default]
     Open,
-    /// As a wall, which TempestExtremes does: a low that it cuts has a closed contour if the part inside has, and its
-    /// centre may be the place on the edge that is nearest to the true one.
+    /// As a wall, like TempestExtremes: a low cut off by the edge has a closed contour if its inner part has one, and
+    /// its centre may be the point on the edge nearest to the true one.
     Wall,
 }
 
 /// Criteria of a closed low.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClosedLow {
-    /// Every way out must rise by this ...
+    /// Minimum rise on every path outwards ...
     pub rise: f64,
     /// ... within this great-circle distance, degrees.
     pub radius_deg: f64,
-    /// Of two lows closer than this the deeper one is kept, degrees.
+    /// Of two lows closer than this, only the deeper one is kept, degrees.
     pub merge_deg: f64,
-    /// Distances from the equator between which lows are searched for, degrees. Deeper lows outside do not suppress
+    /// Minimum and maximum distance from the equator, degrees of latitude. Deeper lows outside of these do not suppress
     /// those inside.
     pub latitudes_deg: (f64, f64),
-    /// What the edge of a regional grid is.
+    /// How the edge of a regional grid is treated.
     pub edge: DomainEdge,
 }
 
@@ -83,7 +83,7 @@ mod tests {
         edge: DomainEdge::Open,
     };
 
-    /// Gaussian lows `(lat, lon, depth)` of 400 km on a level plane.
+    /// Finds Gaussian lows `(lat, lon, depth)` of 400 km on a flat field.
     fn found(lows: &[(f64, f64, f64)]) -> Vec<(f64, f64)> {
         found_by(&CRITERIA, lows)
     }
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(found(&[(lat, lon, 1000.0)]), [(lat, lon)]);
         }
         // exp(-(667/400)²) = 0.06: the rise within six degrees is 0.94 of the depth. Cells that have not risen enough
-        // must lie a cell farther in, where 1 - exp(-(556/400)²) = 0.855 is reached: 235 Pa are enough.
+        // must lie a cell farther in, where the share is 1 - exp(-(556/400)²) = 0.855: 235 Pa are enough.
         assert_eq!(found(&[(45.0, 100.0, 235.0)]).len(), 1);
         assert!(found(&[(45.0, 100.0, 205.0)]).is_empty());
         assert!(found(&[(45.0, 100.0, -1000.0)]).is_empty());
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn of_two_near_lows_the_deeper_one_stands_and_open_ones_do_not() {
-        // The shallower one draws the other's minimum a cell towards it.
+        // The shallower one shifts the other's minimum one cell towards it.
         assert_eq!(
             found(&[(45.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]),
             [(49.0, 100.0)]
@@ -144,7 +144,7 @@ mod tests {
             found(&[(40.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]).len(),
             2
         );
-        // A trough eastward: overlapping lows every three degrees add up to three times their depth. The low at its
+        // A trough to the east: overlapping lows every three degrees add up to three times their depth. The low at its
         // western end stands out by 400 Pa or by 160.
         let at_end = |depth: f64| {
             let trough = (1..20).map(|k| (45.0, 100.0 + 3.0 * f64::from(k), depth));

@@ -1,4 +1,4 @@
-//! Fields that follow from the model's channels at one time: vorticity, wind speed, moisture.
+//! Fields derived from the model's channels at one time: vorticity, wind speed, moisture.
 //!
 //! All planes are `(lat, lon)`, latitude ascending. NaN in, NaN out.
 
@@ -16,7 +16,7 @@ use ndarray::{Array2, ArrayView2};
 use rayon::prelude::*;
 use squall_data::LatLonGrid;
 
-/// Refuses a plane that is not of the grid's shape.
+/// Rejects a field that does not have the grid's shape.
 pub(crate) fn check_shape(
     what: &str,
     plane: &ArrayView2<'_, f32>,
@@ -25,7 +25,7 @@ pub(crate) fn check_shape(
     check_extents(what, plane, grid.shape())
 }
 
-/// The same where only the grid's extents are known.
+/// The same check for a known shape.
 pub(crate) fn check_extents(
     what: &str,
     plane: &ArrayView2<'_, f32>,
@@ -41,7 +41,7 @@ pub(crate) fn check_extents(
     ))
 }
 
-/// A plane filled row by row, in parallel: `fill(j, row)`.
+/// Fills a field row by row, in parallel, by `fill(j, row)`.
 pub(crate) fn plane_by_rows(
     shape: (usize, usize),
     fill: impl Fn(usize, &mut [f32]) + Sync,

@@ -1,4 +1,4 @@
-//! Precipitable water without the tropics, and vapour transport.
+//! Tropical damping of precipitable water, and vapour transport.
 
 use super::wind_speed;
 use crate::error::{ClimateError, Result};
@@ -8,7 +8,7 @@ use rayon::prelude::*;
 /// Standard acceleration of gravity, m s-2.
 const STANDARD_GRAVITY: f64 = 9.80665;
 
-/// The factor that takes the tropics out of a moisture field: 1 − exp(−φ²/(2σ²)), φ and σ in degrees.
+/// The factor that removes the tropics from a moisture field: 1 − exp(−φ²/(2σ²)), φ and σ in degrees.
 ///
 /// # Source
 /// ClimDeepLearn, `create_multichannel_multithreshold_labels.py`, "damp anomalies to 0 near the tropics".
@@ -18,10 +18,10 @@ pub(crate) fn tropical_damping(lat_deg: f64, sigma_deg: f64) -> f64 {
 
 /// Integrated vapour transport (1/g) |∫ q (u, v) dp| over pressure levels by the trapezoidal rule, kg m-1 s-1.
 ///
-/// Levels in any order. Levels below ground are left out of a column: those of a higher pressure than the surface has,
-/// where it is given (analyses extrapolate to them), and those at which any of the three is NaN. Between the lowest level
-/// that is left and the surface the flux is that level's. Fewer than two levels give NaN, and so does a surface pressure
-/// that is missing: which levels are below ground is not known.
+/// Levels may be in any order. Levels below ground are left out of a column: those with a higher pressure than the
+/// surface, if `surface_pa` is given (analyses extrapolate to them), and those with NaN in any of the three fields.
+/// Below the lowest remaining level, its flux extends down to the surface. The result is NaN for fewer than two levels,
+/// and where the surface pressure is missing, because the levels below ground are then unknown.
 ///
 /// # Shapes
 /// `pressure_pa`: (level); the fields: (level, lat, lon); `surface_pa`: (lat, lon).
@@ -38,10 +38,10 @@ pub fn integrated_vapour_transport(
     wind_speed(east.view(), north.view())
 }
 
-/// The eastward and northward parts of [`integrated_vapour_transport`], kg m-1 s-1.
+/// The eastward and northward components of [`integrated_vapour_transport`], kg m-1 s-1.
 ///
 /// # Shapes
-/// As there; both parts (lat, lon).
+/// As there; both components (lat, lon).
 /// # Errors
 /// [`ClimateError::Mismatch`] if shapes differ.
 pub(crate) fn transport_components(
@@ -105,12 +105,12 @@ pub(crate) fn transport_components(
     Ok([east, north])
 }
 
-/// Stand-in for the integrated vapour transport where only one level of wind is known: precipitable water times the
-/// wind at 850 hPa, kg m-1 s-1.
+/// Proxy of integrated vapour transport from a single level of wind: precipitable water times the wind at 850 hPa, kg
+/// m-1 s-1.
 ///
-/// The wind at 850 hPa stands for the mean wind weighted by moisture, most of which lies below 700 hPa. The same in one
-/// cell as [`crate::detect::VapourTransport::proxy`] for a field; `climate/tests/impact.rs` compares it with the
-/// integral over levels of a GFS analysis.
+/// The wind at 850 hPa approximates the moisture-weighted mean wind, as most moisture lies below 700 hPa. Equals
+/// [`crate::detect::VapourTransport::proxy`] in one cell; `climate/tests/impact.rs` compares it with the integral over
+/// levels of a GFS analysis.
 ///
 /// # Example
 /// ```
@@ -121,8 +121,8 @@ pub fn vapour_transport_proxy(tmq_kg_m2: f64, u850_m_s: f64, v850_m_s: f64) -> f
     tmq_kg_m2 * u850_m_s.hypot(v850_m_s)
 }
 
-/// Both parts of one column, from the top down to the surface if its pressure is known; NaN where fewer than two levels
-/// are known.
+/// Both components for one column, from the top down to the surface if its pressure is known; NaN for fewer than two
+/// levels.
 fn column_transport(
     flux: impl Iterator<Item = (f64, f64, f64)>,
     surface_pa: Option<f64>,
@@ -194,16 +194,16 @@ mod tests {
             Array3::from_elem((3, 2, 2), 3.0),
             Array3::from_elem((3, 2, 2), 4.0),
         );
-        // What an analysis extrapolates to below a plateau is moister than anything there.
+        // Analyses extrapolate below a plateau, to moister values than any above it.
         q.index_axis_mut(ndarray::Axis(0), 2).fill(0.03);
         let mut surface = Array2::from_elem((2, 2), 101_000.0f32);
         surface[[0, 0]] = 70_000.0;
         surface[[0, 1]] = 90_000.0;
-        // The lowest level is below the ground, and below the level above it there is a layer.
+        // The lowest level is below ground; there is a layer between the level above it and the surface.
         surface[[1, 0]] = 99_000.0;
         let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, Some(surface.view())).unwrap();
         let per_g = |flux: f64| flux * 5.0 / 9.80665;
-        // One level is no column; two and the layer under the lower; all and the layer to the surface.
+        // One level: NaN; two levels and the layer below the lower one; all levels and the layer to the surface.
         assert!(ivt[[0, 0]].is_nan());
         let expected = [
             ([0, 1], per_g(0.01 * 35_000.0 + 0.01 * 5_000.0)),
@@ -216,7 +216,7 @@ mod tests {
         for (at, expected) in expected {
             approx::assert_relative_eq!(f64::from(ivt[at]), expected, max_relative = 1e-6);
         }
-        // Where it is not known which levels are below ground, they had all counted.
+        // Columns with unknown levels below ground used to count all levels.
         surface[[1, 1]] = f32::NAN;
         let ivt = integrated_vapour_transport(&pressure, &q, &u, &v, Some(surface.view())).unwrap();
         assert!(ivt[[1, 1]].is_nan() && ivt[[1, 0]].is_finite());

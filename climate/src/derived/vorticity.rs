@@ -8,17 +8,17 @@ use squall_data::grid::EARTH_RADIUS_KM;
 
 /// Relative vorticity, ζ = 1/(R cos φ) ∂v/∂λ − 1/(R cos φ) ∂(u cos φ)/∂φ, by centred differences.
 ///
-/// The second term carries the curvature of the parallels: a solid rotation u = Ω R cos φ gives 2 Ω sin φ. Longitude
-/// wraps where the grid does. At the edges of a regional grid, and on first and last rows that are not poles, the
-/// differences are one-sided. A pole's row holds the circulation around the next parallel divided by the area of the
-/// cap (Stokes), one value for all columns; a grid that is not periodic has no such cap and gets NaN there.
+/// The second term includes the curvature of the parallels: a solid rotation u = Ω R cos φ gives 2 Ω sin φ. Longitude
+/// wraps where the grid does. Differences are one-sided at the edges of a regional grid, and on first and last rows
+/// that are not poles. A pole's row holds one value, the circulation around the adjacent parallel divided by the area
+/// of the cap (Stokes), or NaN if the grid is not periodic.
 ///
 /// # Shapes
 /// All planes (lat, lon).
 /// # Units
 /// m s-1 in, s-1 out.
 /// # Errors
-/// [`crate::ClimateError::Mismatch`] if a plane is not of the grid's shape.
+/// [`crate::ClimateError::Mismatch`] if a field does not have the grid's shape.
 pub fn relative_vorticity(
     u_m_s: ArrayView2<'_, f32>,
     v_m_s: ArrayView2<'_, f32>,
@@ -51,7 +51,7 @@ pub fn relative_vorticity(
     }))
 }
 
-/// The constants of one row's differences.
+/// Coefficients of the differences in one row.
 struct Row {
     south: usize,
     north: usize,
@@ -59,7 +59,7 @@ struct Row {
     per_column: f64,
     /// cos φ_north / (R cos φ (φ_north − φ_south)).
     weight_north: f64,
-    /// The same with cos φ_south.
+    /// cos φ_south / (R cos φ (φ_north − φ_south)).
     weight_south: f64,
 }
 
@@ -79,7 +79,7 @@ impl Row {
     }
 }
 
-/// Vorticity of the cap around a pole, if row `j` is one.
+/// Vorticity of the polar cap; `None` if row `j` is not a pole.
 fn polar_cap(u_m_s: ArrayView2<'_, f32>, grid: &LatLonGrid, j: usize) -> Option<f32> {
     let lat = grid.lat_deg();
     if 90.0 - lat[j].abs() > 1e-3 {
@@ -149,7 +149,7 @@ mod tests {
                 grid.lon_deg()[i].to_radians(),
             );
             let expected = 2.0 * OMEGA * lat.cos() * lon.cos();
-            // Errors of the differences, about (1°)² of Ω, grow as 1/cos φ towards the poles.
+            // Errors of the differences are about (1°)² of Ω and grow as 1/cos φ towards the poles.
             let allowed = 4e-4 * OMEGA / lat.cos().max(0.01);
             assert!(
                 (f64::from(value) - expected).abs() < allowed,
@@ -175,7 +175,7 @@ mod tests {
         assert!(error.to_string().contains("northward wind and grid"));
     }
 
-    /// A pole is surrounded by all longitudes.
+    /// Every longitude is adjacent to the pole.
     #[test]
     fn a_region_has_no_vorticity_at_a_pole() {
         let lat: Vec<f64> = (0..6).map(|j| 85.0 + f64::from(j)).collect();
@@ -202,7 +202,7 @@ mod tests {
             let plain = relative_vorticity(u.view(), v.view(), &grid).unwrap();
             let rolled = relative_vorticity(roll(&u).view(), roll(&v).view(), &grid).unwrap();
             for (a, b) in roll(&plain).iter().zip(&rolled) {
-                // The pole sums in another order.
+                // The mean around the pole is summed in another order.
                 prop_assert!((a - b).abs() <= 1e-5 * a.abs().max(1e-9), "{a} {b}");
             }
         }

@@ -1,4 +1,4 @@
-//! A method ready for a grid, and what it does with one time in each of its passes.
+//! A detection method prepared for a grid, and its work on one time in each pass.
 
 use super::Method;
 use super::bard::{BardDetector, BardThresholds};
@@ -20,23 +20,23 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid, Time};
 use std::sync::Arc;
 
-/// The numbers of all methods; one file for a command.
+/// The thresholds of all methods, as in a thresholds file.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DetectorThresholds {
-    /// The numbers of [`Method::Deepcam`].
+    /// Thresholds of [`Method::Deepcam`].
     pub deepcam: Thresholds,
-    /// The numbers of [`Method::Tempest`].
+    /// Thresholds of [`Method::Tempest`].
     pub tempest: TempestThresholds,
-    /// The numbers of [`Method::Percentile`].
+    /// Thresholds of [`Method::Percentile`].
     pub percentile: PercentileThresholds,
-    /// The numbers of [`Method::Bard`].
+    /// Thresholds of [`Method::Bard`].
     pub bard: BardThresholds,
-    /// The numbers of [`Method::Lows`]; what a warm core is say those of [`Method::Deepcam`] and [`Method::Tempest`].
+    /// Thresholds of [`Method::Lows`]; those of [`Method::Deepcam`] and [`Method::Tempest`] define its warm cores.
     pub lows: EtcThresholds,
 }
 
-/// A method ready for a grid.
+/// A method prepared for a grid.
 #[derive(Debug, Clone)]
 pub enum Detector {
     /// The labels of the DeepCAM data set.
@@ -61,10 +61,10 @@ pub struct MethodLabels {
 }
 
 impl Detector {
-    /// A method for a grid.
+    /// Creates the detector of a method for a grid.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    /// [`ClimateError::Invalid`] if a threshold is out of range.
     pub fn new(
         method: Method,
         thresholds: &DetectorThresholds,
@@ -84,7 +84,7 @@ impl Detector {
         })
     }
 
-    /// The same method for a series of these times, whose usual step tracks of lows bridge.
+    /// The same detector for a series of these times: tracks of lows bridge its usual step.
     #[must_use]
     pub fn of_times(self, times: &[Time]) -> Self {
         match self {
@@ -93,7 +93,7 @@ impl Detector {
         }
     }
 
-    /// The same method with the percentiles of a saved climatology, if it uses percentiles; unchanged otherwise.
+    /// The same detector with the percentiles of a saved climatology. Methods without percentiles are unchanged.
     #[must_use]
     pub fn of_climate(self, climatology: &SavedClimatology) -> Self {
         match self {
@@ -104,7 +104,7 @@ impl Detector {
         }
     }
 
-    /// Whether it must see all times before it can draw a mask.
+    /// Whether it must read all times before it can draw a mask.
     pub fn needs_first_pass(&self) -> bool {
         match self {
             Self::Deepcam(_) | Self::Tempest(_) | Self::Lows(_) => true,
@@ -113,7 +113,7 @@ impl Detector {
         }
     }
 
-    /// The most memory that the climatology of its first pass takes, bytes; 0 if it makes none.
+    /// Maximum memory of the climatology that its first pass builds, bytes; 0 if it builds none.
     pub fn climatology_bytes(&self) -> u64 {
         match self {
             Self::Percentile(detector) if detector.known().is_none() => {
@@ -123,7 +123,7 @@ impl Detector {
         }
     }
 
-    /// The method that it is.
+    /// The method of this detector.
     pub fn method(&self) -> Method {
         match self {
             Self::Deepcam(_) => Method::Deepcam,
@@ -134,7 +134,7 @@ impl Detector {
         }
     }
 
-    /// Whether it can find no cyclone at these times, of [`Method::Lows`] no extratropical one, because they are too far
+    /// Whether it cannot find cyclones at these times ([`Method::Lows`]: extratropical ones) because they are too far
     /// apart for any track.
     pub fn is_without_tracks(&self, times: &[Time]) -> bool {
         match self {
@@ -147,7 +147,7 @@ impl Detector {
         }
     }
 
-    /// Refuses times by which it could not conclude anything, before they are read.
+    /// Checks before reading that these times suffice for a result.
     ///
     /// # Errors
     /// [`ClimateError::FewTimes`], [`ClimateError::Invalid`].
@@ -170,7 +170,7 @@ impl Detector {
         }
     }
 
-    /// What the first pass takes from one time.
+    /// Extracts from one time what the first pass needs.
     pub(super) fn look(&self, fields: &DetectFields) -> Result<Seen> {
         Ok(match self {
             Self::Deepcam(labeller) => Seen::Deepcam(labeller.candidates(&fields.snapshot)?),
@@ -227,9 +227,8 @@ impl Detector {
     }
 }
 
-// The first pass turns each time into a `Seen`, gathers these in a `Survey`, and ends in a `Conclusion`, by which the
-// second pass draws masks. Each of the three has a variant per method, and `Nothing` for methods that need no first
-// pass.
+// The first pass turns each time into a `Seen`, collects these in a `Survey`, and ends with a `Conclusion`, from which
+// the second pass draws masks. Each type has a variant per method, and `Nothing` for methods without a first pass.
 
 /// The state of a first pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -239,13 +238,13 @@ pub(super) enum Survey {
     Deepcam(Trajectories),
     /// Tracks of nodes.
     Tempest(Stitcher),
-    /// Histograms of moisture, or its transport.
+    /// Histograms of moisture or of its transport.
     Percentile(TransportClimatology),
     /// Tracks of lows.
     Lows(LowTracks),
 }
 
-/// What a first pass takes from one time.
+/// What the first pass extracts from one time.
 pub(super) enum Seen {
     Nothing,
     Deepcam(Vec<CycloneCandidate>),
@@ -254,21 +253,21 @@ pub(super) enum Seen {
     Lows(Vec<LowCandidate>),
 }
 
-/// The result of the first pass, by which masks are drawn.
+/// The result of the first pass, from which masks are drawn.
 pub(super) enum Conclusion {
     Nothing,
     /// The candidates accepted as cyclones.
     Deepcam(Accepted<CycloneCandidate>),
     /// The nodes accepted as cyclones.
     Tempest(Accepted<Node>),
-    /// What moisture must exceed in rivers, by month and place.
+    /// Thresholds of moisture in rivers, by month and block of cells.
     Percentile(Arc<MonthlyThresholds>),
     /// The lows accepted as extratropical cyclones.
     Lows(Accepted<LowCandidate>),
 }
 
 impl Survey {
-    /// Takes one time; returns its number of candidates.
+    /// Adds one time; returns its number of candidates.
     pub(super) fn push(&mut self, index: usize, time: Time, seen: Seen) -> Result<usize> {
         match (self, seen) {
             (Self::Deepcam(tracks), Seen::Deepcam(candidates)) => {

@@ -1,5 +1,4 @@
-//! The folder of labelling by several methods: its tables, and the saved states from which an interrupted run
-//! continues.
+//! The output folder of labelling by several methods: its tables, and the saved states for resuming.
 
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::Result;
@@ -9,17 +8,17 @@ use squall_data::DataError;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The state of the first pass, which may be large, and that of the second.
+/// File names of the states of both passes. They are separate because the first may be large.
 const FIRST: &str = "first.cbor";
 const SECOND: &str = "second.cbor";
 
-/// The folder of a run: `objects.csv` of each method appears whole, in the method's folder, when all times are
-/// labelled, and `boxes.csv` of those that draw no masks; until then their parts and the run's states lie in
-/// `.methods.partial`.
+/// The output folder of a run. When all times are labelled, each method's folder gets a complete `objects.csv`, and a
+/// `boxes.csv` if the method draws no masks; until then `.methods.partial` holds their partial files and the run's
+/// states.
 ///
-/// An interrupted run continues from the saved state: rows written after it are cut off and made again, so that the
-/// tables are those of a run that nothing interrupted. A run of other inputs or options (another fingerprint) begins
-/// anew.
+/// An interrupted run resumes from the saved state. It truncates rows written after that state and writes them again,
+/// so the tables equal those of an uninterrupted run. A run with other inputs or options (another fingerprint) starts
+/// over.
 pub struct MethodsFolder {
     partial: PartialFolder,
     fingerprint: String,
@@ -29,47 +28,48 @@ pub struct MethodsFolder {
 /// The tables of one method.
 struct Tables {
     objects: EventPart,
-    /// Of a method whose events have boxes alone.
+    /// Only for a method that has boxes but no masks.
     boxes: Option<BoxPart>,
-    /// Where they go.
+    /// The folder of the finished tables.
     folder: PathBuf,
 }
 
 impl Tables {
-    /// Brings all rows to the disk and says how long both tables are.
+    /// Syncs all rows to disk and returns the sizes of both tables.
     fn flush(&mut self) -> Result<[u64; 2]> {
         let boxes = self.boxes.as_mut().map_or(Ok(0), BoxPart::flush)?;
         Ok([self.objects.flush()?, boxes])
     }
 }
 
-/// The parts of a method's tables, by their names in the folder of parts.
+/// File names of a method's partial tables.
 fn parts_of(method: Method) -> [String; 2] {
     ["objects", "boxes"].map(|table| format!("{table}.{}.csv", method.name()))
 }
 
-/// A state on disk, borrowed where it is written.
+/// A state on disk, borrowed for writing.
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
     fingerprint: String,
     state: S,
 }
 
-/// How far masks are drawn.
+/// The progress of the second pass.
 #[derive(Serialize, Deserialize)]
 struct Drawn<S, A> {
-    /// Of each method those of objects and of boxes.
+    /// Sizes of the tables of objects and boxes, per method.
     bytes: Vec<[u64; 2]>,
     pass: S,
     agreement: A,
 }
 
 impl MethodsFolder {
-    /// Opens the folder of a run whose methods write into folders of their own; returns the states to continue from,
-    /// which are those given if none were saved.
+    /// Opens the folder of a run; each method has its own output folder. Returns the states to resume from, or the
+    /// given ones if none were saved.
     ///
-    /// `fingerprint` must differ for whatever would change the result. The first state is taken up if it is `usable`, the
-    /// second with it, if that is `whole`: all else that was written of the times that it has labelled is there.
+    /// `fingerprint` must change with everything that affects the result. The saved first state is used if it is
+    /// `usable`; the saved second state only along with the first, and if `whole` confirms that all other output of the
+    /// times it covers exists.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if the folder cannot be written.
@@ -92,7 +92,7 @@ impl MethodsFolder {
                 parts.all(|(name, bytes)| bytes == 0 || partial.is_as_long(&name, bytes))
             };
             saved.fingerprint == fingerprint
-                // Masks follow from the first pass over all times.
+                // Masks depend on the first pass over all times.
                 && (seen.is_some() || !first.is_needed())
                 && drawn.bytes.len() == methods.len()
                 && tables.all(|((method, _), bytes)| is_there(*method, *bytes))
@@ -160,7 +160,7 @@ impl MethodsFolder {
         self.save(SECOND, &drawn)
     }
 
-    /// Ends the run: the tables take their names.
+    /// Finishes the run: renames the tables to their final names.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.

@@ -1,10 +1,10 @@
-//! Extratropical cyclones by sea-level pressure alone: closed lows poleward of the tropics, followed in time.
+//! Extratropical cyclones from sea-level pressure: closed lows poleward of the tropics, tracked in time.
 //!
-//! They are the lows of the boxes that [`crate::label`] gives, by the same numbers ([`EtcThresholds`]) and the same code,
-//! but for two things. Where there are fields that tell warm cores, lows with one are left out: by temperature and
-//! thickness as there, or where files have heights of 300 (or 250) and 500 hPa by these, as published and as
-//! [`super::tempest`] does. Where there are none nothing tells a tropical cyclone poleward of the tropics, which is then
-//! among them. And lows close to a tropical cyclone are not left out for that: nobody looked for any.
+//! These are the lows whose boxes [`crate::label`] writes, found with the same thresholds ([`EtcThresholds`]) and code,
+//! with two differences. First, lows with a warm core are excluded either by temperature and thickness, as there, or,
+//! if files have heights of 300 (or 250) and 500 hPa, by these, as published and as in [`super::tempest`]. Without any
+//! of these fields, tropical cyclones poleward of the tropics are included. Second, lows close to a tropical cyclone
+//! are kept, because this method does not search for tropical cyclones.
 //!
 //! # Source
 //! [`EtcThresholds`] names the commands of TempestExtremes.
@@ -30,20 +30,20 @@ use std::sync::Arc;
 pub struct LowsDetector {
     grid: Arc<LatLonGrid>,
     low: EtcThresholds,
-    /// What a warm core is by temperature and thickness ...
+    /// Definition of a warm core by temperature and thickness ...
     cyclone: TcThresholds,
     /// ... and by heights.
     node: NodeThresholds,
-    /// The step of the data, hours, where it is known.
+    /// Time step of the data in hours, if known.
     step_hours: Option<f64>,
 }
 
 impl LowsDetector {
-    /// The recipe for a grid. What a warm core is say the numbers of the two methods that look for tropical cyclones,
-    /// adapted to the grid if they say so.
+    /// Creates the detector for a grid. The thresholds of the two methods for tropical cyclones define warm cores,
+    /// adapted to the grid if their `adapt_to_grid` is set.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Invalid`] if a threshold makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a threshold is out of range.
     pub fn new(thresholds: &DetectorThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         let (deepcam, tempest) = (&thresholds.deepcam, &thresholds.tempest);
         thresholds.lows.check()?;
@@ -68,7 +68,7 @@ impl LowsDetector {
         })
     }
 
-    /// The same for a series of these times, of which tracks bridge one usual step
+    /// The same detector for a series of these times: tracks bridge one usual step of it
     /// ([`crate::label::Labeller::of_times`]).
     #[must_use]
     pub fn of_times(self, times: &[Time]) -> Self {
@@ -78,22 +78,23 @@ impl LowsDetector {
         }
     }
 
-    /// The numbers of lows and tracks.
+    /// The thresholds of lows and tracks.
     pub fn thresholds(&self) -> &EtcThresholds {
         &self.low
     }
 
-    /// The numbers in use by which temperature and thickness tell a warm core.
+    /// The thresholds in use for warm cores by temperature and thickness.
     pub fn core_thresholds(&self) -> &TcThresholds {
         &self.cyclone
     }
 
-    /// The numbers in use by which heights tell a warm core.
+    /// The thresholds in use for warm cores by heights.
     pub fn upper_core_thresholds(&self) -> &NodeThresholds {
         &self.node
     }
 
-    /// Whether these times are too far apart for any track, and the series so long that no low stands without one.
+    /// Whether these times are too far apart to join any track, and the series so long that no low is accepted without
+    /// one.
     pub(super) fn never_joins(&self, times: &[Time]) -> bool {
         self.rules().never_join(times)
     }
@@ -107,8 +108,8 @@ impl LowsDetector {
         LowRules::extratropical(&self.low, self.step_hours)
     }
 
-    /// The lows at one time, from south to north. Needs PSL; the thickness of the upper layer, or else T200, T500, Z200
-    /// and Z1000, tell warm cores, if they are there.
+    /// The lows at one time, from south to north. Needs PSL. Warm cores are detected by the thickness of the upper
+    /// layer, or else by T200, T500, Z200 and Z1000, if present.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
@@ -131,10 +132,10 @@ impl LowsDetector {
         }))
     }
 
-    /// The boxes and objects of one time, given its lows; masks have no such class, and this one is empty.
+    /// The boxes and objects of one time, given its lows. The mask is empty, as masks lack this class.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Data`] for a box without extent.
+    /// [`crate::ClimateError::Data`] if a box has no extent.
     pub(super) fn label(&self, time: Time, lows: &[LowCandidate]) -> Result<LabelledSnapshot> {
         let boxes = boxes_of_lows(lows, &[], &self.low, &TdThresholds::default());
         let mut objects = Vec::with_capacity(lows.len());

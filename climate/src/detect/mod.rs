@@ -1,4 +1,4 @@
-//! Published detection methods, run side by side on the same fields, each with masks and events as its output.
+//! Published detection methods, run side by side on the same fields. Each returns masks and events.
 //!
 //! | method | cyclones | rivers | passes over the series |
 //! |---|---|---|---|
@@ -8,11 +8,11 @@
 //! | [`Method::Bard`] | - | ensemble of thresholds, probability | masks |
 //! | [`Method::Lows`] | extratropical ones: closed contours, tracks with gaps; boxes, no masks | - | tracks, boxes |
 //!
-//! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once per pass; [`Agreement`] says how
-//! far they agree with each other and with a network.
+//! [`FirstPass`] and [`SecondPass`] run any of them together, reading each time once per pass. [`Agreement`] measures
+//! their agreement with each other and with a network.
 //!
-//! A new method is a variant of [`Method`] (its name, classes and channels) and of [`Detector`] (what it does in each
-//! pass), with its numbers in [`DetectorThresholds`].
+//! A new method is a variant of [`Method`] (its name, classes and channels) and of [`Detector`] (its work in each
+//! pass), with its thresholds in [`DetectorThresholds`].
 
 pub mod agreement;
 pub mod bard;
@@ -39,7 +39,7 @@ use squall_data::{Class, Variable};
 use std::fmt;
 use std::str::FromStr;
 
-/// A published way to find events.
+/// A published method of finding events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Method {
@@ -51,7 +51,7 @@ pub enum Method {
     Percentile,
     /// TECA-BARD: [`bard`].
     Bard,
-    /// Extratropical cyclones by the recipe of TempestExtremes, from sea-level pressure alone: [`lows`].
+    /// Extratropical cyclones from sea-level pressure, as in TempestExtremes: [`lows`].
     Lows,
 }
 
@@ -76,7 +76,7 @@ impl Method {
         }
     }
 
-    /// What it is, for file titles.
+    /// A description, for file titles.
     pub fn title(self) -> &'static str {
         match self {
             Self::Deepcam => "tropical cyclones and atmospheric rivers by the DeepCAM rules",
@@ -93,7 +93,7 @@ impl Method {
         }
     }
 
-    /// The classes it looks for.
+    /// The classes it detects.
     pub fn classes(self) -> &'static [Class] {
         match self {
             Self::Deepcam | Self::Tempest => &Class::EVENTS,
@@ -102,13 +102,13 @@ impl Method {
         }
     }
 
-    /// Whether masks tell what it finds; else boxes do.
+    /// Whether it returns masks; otherwise it returns boxes.
     pub fn draws_masks(self) -> bool {
         self != Self::Lows
     }
 
-    /// Whether its masks of cyclones follow winds with their signs, so that those of a field mirrored about the equator
-    /// are not the mirrored masks.
+    /// Whether its cyclone masks depend on the sign of the winds, so that masks of a field mirrored about the equator
+    /// differ from the mirrored masks.
     pub fn draws_by_signed_winds(self) -> bool {
         match self {
             Self::Deepcam => true,
@@ -116,7 +116,7 @@ impl Method {
         }
     }
 
-    /// Whether it finds rivers by moisture that moves, or may.
+    /// Whether rivers may depend on the transport of moisture.
     pub fn moves_moisture(self) -> bool {
         match self {
             Self::Tempest | Self::Percentile | Self::Bard => true,
@@ -124,7 +124,7 @@ impl Method {
         }
     }
 
-    /// Whether heights tell it which lows have a warm core, where files have them ([`WarmCore`]).
+    /// Whether it detects warm cores by heights if files have them ([`WarmCore`]).
     pub fn tells_warm_cores(self) -> bool {
         match self {
             Self::Tempest | Self::Lows => true,
@@ -132,9 +132,9 @@ impl Method {
         }
     }
 
-    /// The channels that it uses, in model order. The tempest method does without T200, T500, Z200 and Z1000 where the
-    /// files have heights of 300 (or 250) and 500 hPa ([`WarmCore`]); rivers by transport do without TMQ, U850 and V850
-    /// where they have transport.
+    /// The channels that it uses, in model order. Tempest does not need T200, T500, Z200 and Z1000 if files have
+    /// heights of 300 (or 250) and 500 hPa ([`WarmCore`]); methods that find rivers by transport do not need TMQ, U850
+    /// and V850 if files have transport.
     pub fn channels(self) -> &'static [Variable] {
         use Variable::{Psl, T200, T500, Tmq, U850, Ubot, V850, Vbot, Z200, Z1000};
         match self {
@@ -145,8 +145,8 @@ impl Method {
         }
     }
 
-    /// Channels that it uses if they are there: for the ground's height and the objects' properties, and to tell warm
-    /// cores of [`Method::Lows`].
+    /// Optional channels: for the height of the ground, the objects' properties, and the warm cores of
+    /// [`Method::Lows`].
     pub fn useful_channels(self) -> &'static [Variable] {
         use Variable::{Prect, Ps, Psl, T200, T500, Trefht, Ubot, Vbot, Z200, Z1000};
         match self {
@@ -157,7 +157,7 @@ impl Method {
         }
     }
 
-    /// Those of [`Method::channels`] and [`Method::useful_channels`] that it looks at in one pass over a series, in
+    /// The subset of [`Method::channels`] and [`Method::useful_channels`] that it reads in one pass over a series, in
     /// model order.
     pub fn channels_in(self, pass: Pass) -> &'static [Variable] {
         use Variable::{
@@ -169,7 +169,7 @@ impl Method {
             (Self::Percentile, Pass::First) => &[Tmq, U850, V850],
             (Self::Bard, Pass::First) => &[],
             (Self::Lows, Pass::First) => &[Psl, T200, T500, Z1000, Z200],
-            // A time without pressure is left out in both passes alike.
+            // So that times without pressure are left out in both passes.
             (Self::Lows, Pass::Second) => &[Psl],
             (Self::Tempest | Self::Percentile | Self::Bard, Pass::Second) => {
                 &[Tmq, U850, V850, Ubot, Vbot, Psl, Prect]

@@ -1,4 +1,4 @@
-//! Runs any methods over a series: all first passes in one reading of it, all masks in another.
+//! Runs several methods over a series together: all first passes in one reading, all masks in a second.
 
 use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
 use super::percentile::MonthlyThresholds;
@@ -12,42 +12,41 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// The state of the first passes of methods over a series. Saved (it can be serialised), it lets an interrupted run
-/// continue.
+/// The state of the first pass of all methods over a series. It is serialised to resume an interrupted run.
 ///
-/// It holds cyclones that are or may yet be accepted, and the histograms of the climatology.
+/// It holds cyclones that are or may still be accepted, and the histograms of the climatology.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FirstPass {
     surveys: Vec<Survey>,
-    /// Of each method.
+    /// Number of candidates per method.
     candidates: Vec<usize>,
     seen: usize,
-    /// Times that could not be read.
+    /// Indices of times that could not be read.
     left_out: BTreeSet<usize>,
 }
 
-/// The results of the first passes, for the second.
+/// The results of the first pass, for the second.
 pub struct Conclusions {
     known: Vec<Conclusion>,
     candidates: Vec<usize>,
     left_out: BTreeSet<usize>,
 }
 
-/// The state of the second passes of methods over a series. Saved, it lets an interrupted run continue.
+/// The state of the second pass of all methods over a series. It is serialised to resume an interrupted run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct SecondPass {
-    /// Rivers of each method so far.
+    /// Number of rivers so far, per method.
     rivers: Vec<usize>,
     done: usize,
-    /// Times of either pass that could not be read and have no masks.
+    /// Indices of times that could not be read in either pass and have no masks.
     left_out: BTreeSet<usize>,
 }
 
-/// When, and what each method saw.
+/// One time and what each method extracted from it.
 type Look = (Time, Vec<Seen>);
 
 impl FirstPass {
-    /// Of no time yet.
+    /// The initial state.
     pub fn new(detectors: &[Detector]) -> Self {
         Self {
             surveys: detectors.iter().map(Detector::begin).collect(),
@@ -57,28 +56,29 @@ impl FirstPass {
         }
     }
 
-    /// How many times it has seen.
+    /// Number of times that it has processed.
     pub fn seen(&self) -> usize {
         self.seen
     }
 
-    /// The times of these that could not be read.
+    /// Indices of the processed times that could not be read.
     pub fn left_out(&self) -> &BTreeSet<usize> {
         &self.left_out
     }
 
-    /// Whether any method needs it.
+    /// Whether any method needs a first pass.
     pub fn is_needed(&self) -> bool {
         self.surveys.iter().any(|s| !matches!(s, Survey::Nothing))
     }
 
-    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
-    /// this pass; `looked` sees the state as it grows. The result depends neither on the number of threads nor on where
-    /// it was left. A time that `read` gives nothing of is left out, as if the series had a gap there.
+    /// Continues over the series. Each time is read once, in parallel, with at least [`super::Wanted::by`] these
+    /// methods in this pass; `looked` receives the state after each block. The result depends neither on the number of
+    /// threads nor on where the series was interrupted. A time for which `read` returns `None` is left out, like a gap
+    /// in the series.
     ///
     /// # Errors
-    /// The first error in order of time, of reading, detecting or `looked`; [`ClimateError::Invalid`] if times do not
-    /// ascend.
+    /// The first error, in order of time, from reading, detecting or `looked`; [`ClimateError::Invalid`] if times do
+    /// not ascend.
     pub fn run<E>(
         &mut self,
         detectors: &[Detector],
@@ -116,7 +116,7 @@ impl FirstPass {
         Ok(())
     }
 
-    /// Takes what the methods saw at a time.
+    /// Adds what the methods extracted from one time.
     fn see(&mut self, index: usize, time: Time, seen: Vec<Seen>) -> Result<()> {
         let each = self.surveys.iter_mut().zip(seen);
         for ((survey, seen), candidates) in each.zip(&mut self.candidates) {
@@ -125,10 +125,10 @@ impl FirstPass {
         Ok(())
     }
 
-    /// The result, once no time follows.
+    /// Ends the series and returns the results.
     ///
     /// # Errors
-    /// [`ClimateError`] of a climatology without times.
+    /// [`ClimateError`] if a climatology has no times.
     pub fn conclude(self, detectors: &[Detector]) -> Result<Conclusions> {
         let pairs = detectors.iter().zip(self.surveys);
         let known = pairs.map(|(detector, survey)| detector.conclude(survey));
@@ -141,7 +141,7 @@ impl FirstPass {
 }
 
 impl Conclusions {
-    /// What moisture must exceed in rivers of [`super::Method::Percentile`], if that is among the methods.
+    /// The thresholds of moisture of [`super::Method::Percentile`], if it is among the methods.
     pub fn percentiles(&self) -> Option<&Arc<MonthlyThresholds>> {
         self.known.iter().find_map(|known| match known {
             Conclusion::Percentile(usual) => Some(usual),
@@ -151,7 +151,7 @@ impl Conclusions {
 }
 
 impl SecondPass {
-    /// Of no time yet.
+    /// The initial state.
     pub fn new(detectors: &[Detector]) -> Self {
         Self {
             rivers: vec![0; detectors.len()],
@@ -160,22 +160,22 @@ impl SecondPass {
         }
     }
 
-    /// How many times have masks or are left out.
+    /// Number of times that have masks or are left out.
     pub fn done(&self) -> usize {
         self.done
     }
 
-    /// The times so far that could not be read and have no masks.
+    /// Indices of the times so far that could not be read and have no masks.
     pub fn left_out(&self) -> &BTreeSet<usize> {
         &self.left_out
     }
 
-    /// Goes on over the series, each time read once, in parallel, with at least [`super::Wanted::by`] these methods in
-    /// this pass; `each` receives the labels of all methods in order of time, with the state after them, and none of a
-    /// time that either pass could not read.
+    /// Continues over the series. Each time is read once, in parallel, with at least [`super::Wanted::by`] these
+    /// methods in this pass. `each` receives the labels of all methods in order of time, with the state after them, or
+    /// `None` for a time that either pass could not read.
     ///
     /// # Errors
-    /// The first error in order of time, of reading, detecting or `each`.
+    /// The first error, in order of time, from reading, detecting or `each`.
     pub fn run<E>(
         &mut self,
         detectors: &[Detector],
@@ -226,7 +226,7 @@ impl SecondPass {
         Ok(())
     }
 
-    /// What each method came to.
+    /// The counts of each method.
     pub fn summaries(&self, conclusions: &Conclusions) -> Vec<SeriesSummary> {
         let each = conclusions.known.iter().zip(&conclusions.candidates);
         each.zip(&self.rivers)
@@ -256,7 +256,7 @@ impl SecondPass {
     }
 }
 
-/// Stretches of the series that are worked on at once.
+/// Splits the series into blocks that are processed in parallel.
 fn blocks(times: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let size = times_at_once();
     let end = times.end;

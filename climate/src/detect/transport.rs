@@ -1,4 +1,4 @@
-//! Vapour transport: from the files, from levels, or a stand-in from the channels.
+//! Vapour transport: from the files, integrated from levels, or a proxy from the channels.
 
 use super::{Method, WarmCore};
 use crate::derived::{check_shape, plane_by_rows, transport_components, wind_speed};
@@ -8,10 +8,10 @@ use ndarray::{Array2, Array3, ArrayView2, Axis};
 use squall_data::archive::{StoredField, StoredTransport};
 use squall_data::{Archive, DataError, Snapshot, Variable};
 
-/// Where a transport comes from.
+/// The source of vapour transport.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransportSource {
-    /// A file had it.
+    /// Stored in a file.
     File,
     /// Integrated from humidity and wind on pressure levels.
     Levels,
@@ -20,10 +20,10 @@ pub enum TransportSource {
 }
 
 impl TransportSource {
-    /// Where the transport of a time comes from.
+    /// The source of the transport at one time.
     ///
     /// # Errors
-    /// What [`Archive::read`] fails with.
+    /// Any error of [`Archive::read`].
     pub fn of(archive: &Archive, index: usize) -> std::result::Result<Self, DataError> {
         if archive.has_transport(index) {
             return Ok(Self::File);
@@ -32,7 +32,7 @@ impl TransportSource {
         Ok(levels.map_or(Self::Proxy, |transport| transport.source))
     }
 
-    /// Where the transport of a time would come from, told without reading any.
+    /// The source of the transport at one time, determined without reading fields.
     pub fn offered(archive: &Archive, index: usize) -> Self {
         if archive.has_transport(index) {
             Self::File
@@ -43,8 +43,8 @@ impl TransportSource {
         }
     }
 
-    /// Where transport of one kind comes from at all times, told without reading any: the stand-in where some times lack
-    /// what others have, or have it on other levels.
+    /// The best source that all times share, determined without reading fields. It is the proxy if some times lack what
+    /// others have, or have it on other levels.
     pub fn of_series(archive: &Archive) -> Self {
         let makes = archive.times_of_makes();
         if makes.iter().all(|&index| archive.has_transport(index)) {
@@ -62,7 +62,7 @@ impl TransportSource {
         }
     }
 
-    /// A word for attributes and summaries.
+    /// A short name for attributes and summaries.
     pub fn name(self) -> &'static str {
         match self {
             Self::File => "file",
@@ -71,7 +71,7 @@ impl TransportSource {
         }
     }
 
-    /// A sentence for logs and file attributes.
+    /// A description for logs and file attributes.
     pub fn describe(self) -> &'static str {
         match self {
             Self::File => "vapour transport as the files have it",
@@ -83,20 +83,20 @@ impl TransportSource {
     }
 }
 
-/// Vertically integrated vapour transport of one time.
+/// Vertically integrated vapour transport at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VapourTransport {
-    /// Its size, kg m-1 s-1.
+    /// Magnitude, kg m-1 s-1.
     pub magnitude: Array2<f32>,
-    /// Eastward and northward parts; where a file has the size alone those of the wind at 850 hPa, which is good for
-    /// directions only; `None` if that is not there either.
+    /// Eastward and northward components. If a file only has the magnitude, these are the wind at 850 hPa, for
+    /// direction only; `None` if that is missing, too.
     pub direction: Option<[Array2<f32>; 2]>,
-    /// Where it comes from.
+    /// Its source.
     pub source: TransportSource,
 }
 
 impl VapourTransport {
-    /// Transport of known parts.
+    /// Creates transport from its components.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if shapes differ.
@@ -109,15 +109,15 @@ impl VapourTransport {
         })
     }
 
-    /// The stand-in from the sixteen channels: all vapour moves with the wind at 850 hPa.
+    /// The proxy from the sixteen channels: all vapour moves with the wind at 850 hPa.
     ///
-    /// The channels have no humidity and wind on levels. Most vapour of a river lies between 1000 and 700 hPa: it moves
-    /// slower than the air at 850 hPa near the ground and faster above, and turns with height. On the 2.5-degree GFS
-    /// forecast of 2011-10-11 the regression of the true transport (the ground to 200 hPa) on the stand-in through the
-    /// origin has the slope 1.020, the cosine between both is 0.986, over the 1,097 cells poleward of 20 degrees where
-    /// the transport exceeds 250 kg/(m s): no factor would bring them closer in the mean. Cell by cell they differ more:
-    /// nine in ten of the stand-ins are 0.68 to 1.20 of the transport, and 24 % give another step of the scale of rivers
-    /// (`climate/tests/detect_gfs.rs`).
+    /// The channels have no humidity and wind on levels. Most vapour of a river lies between 1000 and 700 hPa: near the
+    /// ground it moves slower than the air at 850 hPa, above it faster, and its direction turns with height. On the
+    /// 2.5-degree GFS forecast of 2011-10-11, over the 1,097 cells poleward of 20 degrees where the transport exceeds
+    /// 250 kg/(m s), the regression of the exact transport (ground to 200 hPa) on the proxy through the origin has
+    /// slope 1.020, and the cosine between both is 0.986: no factor would improve the mean. Single cells differ more:
+    /// in nine of ten the proxy is 0.68 to 1.20 times the transport, and 24 % fall into another category of the river
+    /// scale (`climate/tests/detect_gfs.rs`).
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] without TMQ, U850 and V850.
@@ -136,20 +136,20 @@ impl VapourTransport {
     }
 }
 
-/// Which fields are to be read at each time.
+/// The fields to read at each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
-    /// The channels to be read.
+    /// The channels.
     pub channels: Vec<Variable>,
-    /// Vapour transport, where the files have it or the levels to compute it from.
+    /// Whether to read vapour transport, if the files have it or the levels to compute it from.
     pub transport: bool,
-    /// The thickness by which warm cores are told, where the files have both of its levels: the upper and the lower
-    /// pressure, hPa ([`WarmCore::levels_hpa`]).
+    /// Upper and lower pressure, hPa, of the thickness for warm cores ([`WarmCore::levels_hpa`]), if the files have
+    /// both.
     pub upper_thickness: Option<[u16; 2]>,
 }
 
 impl Wanted {
-    /// These channels and every further field that the files have.
+    /// Requests these channels and every further field that the files have.
     pub fn all(channels: &[Variable]) -> Self {
         Self {
             channels: channels.to_vec(),
@@ -158,8 +158,8 @@ impl Wanted {
         }
     }
 
-    /// Those of `channels` and of the further fields that the methods look at in one pass over a series; warm cores are
-    /// told as published.
+    /// Requests those of `channels`, and those further fields, that the methods use in one pass over a series. Warm
+    /// cores use the published levels.
     pub fn by(methods: &[Method], pass: Pass, channels: &[Variable]) -> Self {
         let look_at = |v: &Variable| methods.iter().any(|m| m.channels_in(pass).contains(v));
         Self {
@@ -174,20 +174,19 @@ impl Wanted {
     }
 }
 
-/// What the detectors read of one time: channels, and what the files have besides.
+/// The detectors' input at one time: the channels, and further fields of the files.
 #[derive(Debug, Clone)]
 pub struct DetectFields {
     /// The channels.
     pub snapshot: Snapshot,
-    /// True transport; `None` where only the stand-in is at hand.
+    /// Stored or integrated transport; `None` if only the proxy is available.
     pub transport: Option<VapourTransport>,
-    /// Height of 300 hPa (or what else was wanted) above that of 500 hPa, m; `None` where the files do not have both
-    /// levels.
+    /// Height of 300 hPa (or another requested level) above 500 hPa, m; `None` if files lack either level.
     pub upper_thickness_m: Option<Array2<f32>>,
 }
 
 impl DetectFields {
-    /// Fields that hold the channels of a snapshot alone.
+    /// Fields with nothing but the channels of a snapshot.
     pub fn of(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
@@ -196,11 +195,11 @@ impl DetectFields {
         }
     }
 
-    /// Reads what is wanted of a time: the channels, transport from the files or from their levels, the thickness of the
-    /// upper layer.
+    /// Reads the requested fields of one time: the channels, transport from the files or their levels, the thickness of
+    /// the upper layer.
     ///
     /// # Errors
-    /// What [`Archive::read_plausible`] fails with.
+    /// Any error of [`Archive::read_plausible`].
     pub fn read(
         archive: &Archive,
         index: usize,
@@ -227,8 +226,8 @@ impl DetectFields {
         })
     }
 
-    /// Refuses a transport of another source than that of the series: thresholds and climatologies hold for one source
-    /// only.
+    /// Rejects transport from another source than that of the series: thresholds and climatologies only apply to one
+    /// source.
     ///
     /// # Errors
     /// [`crate::ClimateError::TransportDiffers`].
@@ -245,10 +244,10 @@ impl DetectFields {
         })
     }
 
-    /// The transport, or its stand-in.
+    /// The transport, or else its proxy.
     ///
     /// # Errors
-    /// [`crate::ClimateError::MissingField`] if the channels for the stand-in are needed and missing.
+    /// [`crate::ClimateError::MissingField`] if the proxy is needed and its channels are missing.
     pub fn transport(&self) -> Result<std::borrow::Cow<'_, VapourTransport>> {
         match &self.transport {
             Some(transport) => Ok(std::borrow::Cow::Borrowed(transport)),
@@ -257,7 +256,7 @@ impl DetectFields {
     }
 }
 
-/// Transport from the files, or from their levels.
+/// Reads transport from the files, or integrates it from their levels.
 fn stored_transport(
     archive: &Archive,
     index: usize,
@@ -280,9 +279,9 @@ fn stored_transport(
     })
 }
 
-/// Fewer levels are too few to integrate over a column.
+/// Minimum number of levels for the integral over a column.
 const MIN_LEVELS: usize = 4;
-/// Levels that differ by less are the same, Pa.
+/// Tolerance for equal pressures of levels, Pa.
 const SAME_PA: f64 = 1.0;
 
 fn from_levels(
@@ -310,8 +309,8 @@ fn from_levels(
     Ok(parts.and_then(|p| VapourTransport::from_components(p, TransportSource::Levels).ok()))
 }
 
-/// Humidity and the parts of the wind on levels, as [`from_levels`] would read them of a time, and the pressures that all
-/// of them have; `None` where these are no column. Reads nothing.
+/// The fields of humidity and wind on levels that [`from_levels`] would read at one time, and the pressures common to
+/// all of them; `None` if these are too few. Reads no data.
 pub(super) fn column(archive: &Archive, index: usize) -> Option<([StoredField; 3], Vec<f64>)> {
     let q = archive.field_on_levels(index, "Q")?;
     let u = archive.field_on_levels(index, "U")?;
@@ -320,26 +319,26 @@ pub(super) fn column(archive: &Archive, index: usize) -> Option<([StoredField; 3
     Some(([q, u, v], levels_pa))
 }
 
-/// Whether the levels of two columns are the same.
+/// Whether two columns have the same levels.
 pub(super) fn are_same(own_pa: &[f64], others_pa: &[f64]) -> bool {
     let mut pairs = own_pa.iter().zip(others_pa);
     own_pa.len() == others_pa.len() && pairs.all(|(own, others)| (own - others).abs() < SAME_PA)
 }
 
-/// The place of a pressure among levels.
+/// The index of a pressure in a list of levels.
 fn place_of(pressure: f64, levels: &[f64]) -> Option<usize> {
     let mut levels = levels.iter();
     levels.position(|level| (level - pressure).abs() < SAME_PA)
 }
 
-/// The pressures that all of three fields have, as the first has them; `None` if they are too few for a column.
+/// The pressures common to three fields, as in the first; `None` if they are too few for a column.
 fn common_pressures(levels: [&[f64]; 3]) -> Option<Vec<f64>> {
     let have_all = |p: &&f64| levels.iter().all(|of| place_of(**p, of).is_some());
     let common: Vec<f64> = levels[0].iter().filter(have_all).copied().collect();
     (common.len() >= MIN_LEVELS).then_some(common)
 }
 
-/// Fields at the pressures that all of them have; `None` if these are too few for a column.
+/// The fields at their common pressures; `None` if these are too few for a column.
 fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Array3<f32>; 3])> {
     let [a, b, c] = &fields;
     let common = common_pressures([&a.0, &b.0, &c.0])?;
@@ -362,7 +361,7 @@ mod tests {
     use squall_data::{Calendar, LatLonGrid, Time};
     use std::sync::Arc;
 
-    /// Whether all cells of a plane have a value, to rounding.
+    /// Whether all cells have this value, to rounding.
     fn is_all(plane: &Array2<f32>, value: f64) -> bool {
         plane
             .iter()
@@ -408,7 +407,7 @@ mod tests {
             TransportSource::of(&archive, 0).unwrap(),
             TransportSource::Levels
         );
-        // The same is told without reading.
+        // The source is determined without reading.
         let told = [
             TransportSource::offered(&archive, 0),
             TransportSource::of_series(&archive),

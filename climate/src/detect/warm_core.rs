@@ -1,26 +1,25 @@
-//! By which fields warm cores of cyclones are told.
+//! The fields by which warm cores of cyclones are detected.
 
-/// What tells the warm core of a cyclone of [`super::tempest`], and of a low of [`super::lows`]; one series is told by one
-/// of these.
+/// The criterion for warm cores of [`super::tempest`] and [`super::lows`]; a series uses only one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WarmCore {
     /// The height of 300 hPa above 500 hPa, as published.
     Z300,
-    /// The height of 250 hPa above 500 hPa, where files have 250 hPa instead of 300, as many of CMIP.
+    /// The height of 250 hPa above 500 hPa, for files with 250 hPa instead of 300, as in much of CMIP.
     ///
-    /// The threshold stays as it is for the published layer, 6 m, as it does where TempestExtremes is used on such
-    /// files: `_DIFF(zg(250hPa),zg(500hPa)),-6,6.5,1.0`. In the deeper layer it is a fall of 0.30 K, not of 0.40 K (g/R ·
-    /// 6 m / ln(500/250)), and weak storms pass that the published layer leaves out.
+    /// The threshold is the published layer's 6 m, as is usual with TempestExtremes on such files:
+    /// `_DIFF(zg(250hPa),zg(500hPa)),-6,6.5,1.0`. In the deeper layer this corresponds to 0.30 K, not 0.40 K (g/R · 6 m
+    /// / ln(500/250)), so weak storms pass that the published layer excludes.
     Z250,
-    /// T200, T500 and the height of 200 hPa above 1000 hPa, where files have neither.
+    /// T200, T500 and the height of 200 hPa above 1000 hPa, for files with neither.
     Substitute,
 }
 
 impl WarmCore {
-    /// All, the published one first.
+    /// All variants, the published one first.
     pub const ALL: [Self; 3] = [Self::Z300, Self::Z250, Self::Substitute];
 
-    /// The upper and the lower pressure whose heights tell it, hPa; none of the substitute.
+    /// Upper and lower pressure of the heights, hPa; `None` for the substitute.
     pub fn levels_hpa(self) -> Option<[u16; 2]> {
         match self {
             Self::Z300 => Some([300, 500]),

@@ -1,4 +1,4 @@
-//! How far methods, networks and truth agree with each other: cells, areas and events, over any number of times.
+//! Agreement between methods, networks and truth: cells, areas and events, over any number of times.
 
 use crate::error::{ClimateError, Result};
 use crate::events::{DetectedEvent, EventFields, ExtractOptions, extract};
@@ -9,53 +9,53 @@ use squall_data::{Class, ClassMask, LatLonGrid};
 use std::fmt;
 use std::path::Path;
 
-/// Two cyclones of one time this close are the same, km.
+/// Maximum distance at which two cyclones of the same time are the same one, km.
 const CYCLONE_RADIUS_KM: f64 = 500.0;
 
-/// Someone who drew masks, and what they look for.
+/// A source of masks and the classes it detects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgreementSource {
     /// The name in the table, for instance `tempest` or `network`.
     pub name: String,
-    /// The classes it looks for; others are not compared.
+    /// The classes it detects; others are not compared.
     pub classes: Vec<Class>,
 }
 
-/// Counts of all pairs of sources, summed over times.
+/// Counts for all pairs of sources, summed over times.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Agreement {
     sources: Vec<AgreementSource>,
     rows: Vec<AgreementRow>,
 }
 
-/// How far two sources agree on one class: one row of `agreement.csv`.
+/// Agreement of two sources on one class: one row of `agreement.csv`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct AgreementRow {
     /// Name of the first source.
     pub first: String,
     /// Name of the second source.
     pub second: String,
-    /// What is compared.
+    /// The class compared.
     pub class: Class,
     /// Number of times.
     pub times: u64,
-    /// Cells of both.
+    /// Cells that both flag.
     pub both_cells: u64,
-    /// Cells of the first alone.
+    /// Cells that only the first flags.
     pub only_first_cells: u64,
-    /// Cells of the second alone.
+    /// Cells that only the second flags.
     pub only_second_cells: u64,
-    /// Area of both, summed over times, km².
+    /// Area that both flag, summed over times, km².
     pub both_km2: f64,
-    /// Area of the first alone, km².
+    /// Area that only the first flags, km².
     pub only_first_km2: f64,
-    /// Area of the second alone, km².
+    /// Area that only the second flags, km².
     pub only_second_km2: f64,
-    /// Events of the first over all times.
+    /// Events of the first source over all times.
     pub first_events: u64,
-    /// Events of the second.
+    /// Events of the second source.
     pub second_events: u64,
-    /// Pairs of events that are the same.
+    /// Matched pairs of events.
     pub matched_events: u64,
 }
 
@@ -66,13 +66,13 @@ impl AgreementRow {
         (union > 0).then(|| self.both_cells as f64 / union as f64)
     }
 
-    /// Intersection over union by area on the sphere.
+    /// Intersection over union by area on the sphere; `None` if neither has the class.
     pub fn area_iou(&self) -> Option<f64> {
         let union = self.both_km2 + self.only_first_km2 + self.only_second_km2;
         (union > 0.0).then(|| self.both_km2 / union)
     }
 
-    /// Twice the matched events over the events of both: 1 if all are matched.
+    /// F1 score of the events, twice the matched over the total of both; `None` if neither has any.
     pub fn event_f1(&self) -> Option<f64> {
         let events = self.first_events + self.second_events;
         (events > 0).then(|| 2.0 * self.matched_events as f64 / events as f64)
@@ -80,7 +80,7 @@ impl AgreementRow {
 }
 
 impl Agreement {
-    /// Nothing counted yet: a row for each pair of sources and each class that both look for.
+    /// Empty counts: a row for each pair of sources and each class that both detect.
     pub fn new(sources: Vec<AgreementSource>) -> Self {
         let mut rows = Vec::new();
         for (k, first) in sources.iter().enumerate() {
@@ -108,21 +108,21 @@ impl Agreement {
         Self { sources, rows }
     }
 
-    /// The sources, in their order.
+    /// The sources, in the given order.
     pub fn sources(&self) -> &[AgreementSource] {
         &self.sources
     }
 
-    /// All rows, by pair and class.
+    /// All rows, ordered by pair and class.
     pub fn rows(&self) -> &[AgreementRow] {
         &self.rows
     }
 
-    /// Counts one time: a mask for each source, in their order; `None` for a source that does not have the time.
+    /// Counts one time, with a mask for each source, in their order; `None` for a source without that time.
     ///
     /// Events are the connected areas of a mask that are large enough ([`ExtractOptions`]; cyclones of any size).
-    /// Cyclones are the same if their centres are within 500 km, rivers if they share cells; one to one, the nearest,
-    /// or those that share most, first.
+    /// Cyclones match if their centres are within 500 km, rivers if they share cells. Matching is one to one, by
+    /// increasing distance or decreasing shared area.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if masks differ in number, shape or time.
@@ -198,7 +198,7 @@ impl Agreement {
         Ok(())
     }
 
-    /// Writes the rows as a table, scores included.
+    /// Writes the rows and their scores as a table.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the file cannot be written.
@@ -294,9 +294,9 @@ fn of_class(events: &[DetectedEvent], class: Class) -> Vec<&DetectedEvent> {
     same.collect()
 }
 
-/// Number of pairs of events of one class, one to one.
+/// Number of matched pairs of events, one to one.
 fn matched(first: &[&DetectedEvent], second: &[&DetectedEvent], areas: &[f64]) -> u64 {
-    // The smaller the closer.
+    // The sort key comes first: smaller is a better match.
     let mut pairs: Vec<(f64, usize, usize)> = Vec::new();
     for (k, a) in first.iter().enumerate() {
         for (n, b) in second.iter().enumerate() {

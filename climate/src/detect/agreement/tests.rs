@@ -1,4 +1,4 @@
-//! Agreement of methods worked out by hand on small planes.
+//! Agreement of methods on small masks, with counts worked out by hand.
 
 use super::*;
 use ndarray::Array2;
@@ -35,7 +35,7 @@ fn cells_areas_and_events_are_counted_for_shared_classes_only() {
     ];
     let mut whole = Agreement::new(sources);
     assert_eq!(whole.rows().len(), 4);
-    // Two rivers of a; b has the first one half a width off and a cyclone near that of a.
+    // Two rivers in a; b has the first one shifted by half a width, and a cyclone near that of a.
     let a = mask(
         0,
         &[
@@ -89,7 +89,7 @@ fn cells_areas_and_events_are_counted_for_shared_classes_only() {
     assert!(whole.add(&[Some(&a), Some(&later), None], &grid).is_err());
 }
 
-/// Columns are two degrees apart, 222 km near the equator: cyclones are the same up to 500 km, the nearest first.
+/// Columns are two degrees apart, 222 km near the equator; cyclones match up to 500 km, the nearest first.
 #[test]
 fn cyclones_match_by_distance_and_rivers_by_cells_one_to_one() {
     let grid = LatLonGrid::global(90, 180).unwrap();
@@ -106,9 +106,9 @@ fn cyclones_match_by_distance_and_rivers_by_cells_one_to_one() {
     let cases: [(&[usize], &[usize], u64); 5] = [
         (&[90], &[92], 1),
         (&[90], &[93], 0),
-        // Over the seam.
+        // Across the seam.
         (&[179], &[1], 1),
-        // The one at 93 takes that at 92, and nothing is left for that at 90.
+        // 93 matches 92, which leaves nothing for 90.
         (&[90, 93], &[92, 95], 1),
         (&[90, 92], &[91], 1),
     ];
@@ -116,7 +116,7 @@ fn cyclones_match_by_distance_and_rivers_by_cells_one_to_one() {
         let found = matched(Class::TropicalCyclone, &cyclones(first), &cyclones(second));
         assert_eq!(found, expected, "{first:?} {second:?}");
     }
-    // Rivers side by side share nothing.
+    // Adjacent rivers share no cells.
     let river = |south: usize| mask(0, &[(2, south, south + 3, 20, 40)]);
     for (south, expected) in [(62, 1), (63, 0)] {
         let found = matched(Class::AtmosphericRiver, &river(60), &river(south));

@@ -1,25 +1,25 @@
-//! How many members flag each cell.
+//! Counts the members that flag each cell.
 //!
-//! A member flags the cells of the connected areas, large enough, where the filtered field reaches its threshold. The
-//! filter depends on latitude alone, so that in each row the field itself is compared with a threshold of that row;
-//! blocks of cells whose largest and smallest value are known are taken or left as a whole; the flagged runs are added
-//! to a plane of differences along the rows, and all members of a thread are summed up by one pass.
+//! A member flags the connected areas above a minimum size in which the filtered field reaches its threshold. Three
+//! measures make this fast. The filter depends on latitude alone, so each row of the unfiltered field is compared with
+//! a threshold of its own. Blocks of cells with known minimum and maximum are accepted or rejected as a whole. Flagged
+//! runs are added to row-wise differences, which one prefix sum turns into counts for all members of a thread.
 
 use ndarray::Array2;
 use rayon::prelude::*;
 
-/// Cells of a row that are looked at together.
+/// Cells per block.
 const BLOCK: usize = 16;
 
-/// A field ready for thresholds.
+/// A field prepared for fast thresholding.
 #[derive(Debug)]
 pub(super) struct Blocks<'a> {
     field: &'a [f32],
     columns: usize,
     per_row: usize,
-    /// Smallest and largest of each block; a missing value makes the smallest minus infinity.
+    /// Minimum and maximum of each block; minus infinity as minimum if a value is missing.
     range: Vec<(f32, f32)>,
-    /// The largest of each row.
+    /// Maximum of each row.
     row_max: Vec<f32>,
 }
 
@@ -43,7 +43,7 @@ impl<'a> Blocks<'a> {
         }
     }
 
-    /// Appends the runs of a row where the field is at least `least`.
+    /// Appends the runs of a row in which the field is at least `least`.
     fn runs(&self, j: usize, least: f32, runs: &mut Vec<(u32, u32)>) {
         if self.row_max[j] < least {
             return;
@@ -83,7 +83,7 @@ fn block_range(cells: &[f32]) -> (f32, f32) {
     let mut range = (f32::INFINITY, f32::NEG_INFINITY);
     for &value in cells {
         range.1 = if value > range.1 { value } else { range.1 };
-        // Also for missing values, for which no comparison holds.
+        // Written so that NaN becomes the minimum: no comparison with it holds.
         range.0 = if value >= range.0 { range.0 } else { value };
     }
     if range.0.is_nan() || cells.iter().any(|v| v.is_nan()) {
@@ -92,17 +92,18 @@ fn block_range(cells: &[f32]) -> (f32, f32) {
     range
 }
 
-/// One member on one field: thresholds of the rows, and the smallest area.
+/// The thresholds of one member for one field.
 #[derive(Debug, Clone)]
 pub(super) struct MemberThresholds {
-    /// The smallest value of each row that counts.
+    /// Smallest value of each row that counts.
     pub least: Vec<f32>,
     pub min_area_km2: f64,
 }
 
-/// The smallest value whose product with a factor is at least `threshold`.
+/// The smallest value whose product with `factor` is at least `threshold`.
 ///
-/// Division is wrong by a bit or two; the neighbours decide, so that comparing the field is comparing the product.
+/// Division may be off by an ulp or two, so the search checks adjacent values. Comparing the field with the result is
+/// then equivalent to comparing the product.
 pub(super) fn smallest_reaching(threshold: f64, factor: f32) -> f32 {
     let reaches = |value: f32| f64::from(value * factor) >= threshold;
     if threshold <= 0.0 {
@@ -121,7 +122,7 @@ pub(super) fn smallest_reaching(threshold: f64, factor: f32) -> f32 {
     value
 }
 
-/// The number of members that flag each cell. Cells touch by edges and corners, and over the seam if `wrap`.
+/// The number of members that flag each cell. Cells connect across edges and corners, and across the seam if `wrap`.
 pub(super) fn flag_counts<M>(
     blocks: &Blocks<'_>,
     row_areas_km2: &[f64],
@@ -159,13 +160,13 @@ where
     counts
 }
 
-/// The scratch of one thread.
+/// The buffers of one thread.
 struct Sweep {
-    /// One column more than the field.
+    /// Has one column more than the field.
     differences: Vec<i16>,
     columns: usize,
     runs: Vec<(u32, u32)>,
-    /// First run of each row, and their number.
+    /// Index of the first run of each row, then the number of runs.
     starts: Vec<usize>,
     parent: Vec<u32>,
     area: Vec<f64>,
@@ -208,7 +209,7 @@ impl Sweep {
         self.area.resize(self.runs.len(), 0.0);
         for (j, row_area) in row_areas_km2.iter().enumerate() {
             for k in self.starts[j]..self.starts[j + 1] {
-                // Roots have the smallest number: all before k point to their root already.
+                // Roots have the smallest index, so all runs before k already point to their root.
                 let root = self.parent[self.parent[k] as usize];
                 self.parent[k] = root;
                 let (first, end) = self.runs[k];
@@ -227,7 +228,7 @@ impl Sweep {
         }
     }
 
-    /// Joins the runs of a row with those they touch in the row south of it, and over the seam.
+    /// Joins the runs of a row with those they touch in the row to the south, and across the seam.
     fn join_row(&mut self, j: usize, wrap: bool) {
         let here = self.starts[j]..self.starts[j + 1];
         let south = if j == 0 {
@@ -286,7 +287,7 @@ mod tests {
     use crate::label::patches::{Touch, patches, row_runs};
     use proptest::prelude::*;
 
-    /// The judge: the components of each member on the product.
+    /// The reference: connected components of the filtered field, per member.
     fn by_components(
         field: &[f32],
         columns: usize,

@@ -1,8 +1,8 @@
-//! TECA-BARD: an ensemble of threshold detectors that gives rivers a probability.
+//! TECA-BARD: an ensemble of threshold detectors that assigns a probability to rivers.
 //!
-//! Each member damps the tropics by 1 − exp(−φ²/2σ²) with its own width, takes what exceeds its own percentile of the
-//! damped transport of that time, and keeps connected areas that are large enough. The share of members that flag a
-//! cell is its probability; cells of two thirds and more are rivers.
+//! Each member damps the tropics by 1 − exp(−φ²/2σ²) with its own width, selects cells above its own percentile of the
+//! damped transport of that time, and keeps connected areas above its minimum size. A cell's probability is the share
+//! of members that flag it; cells with at least two thirds are rivers.
 //!
 //! # Source
 //! O'Brien et al. 2020 (GMD 13, 6131-6148); TECA `teca_bayesian_ar_detect`, `teca_latitude_damper`,
@@ -30,17 +30,17 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid};
 use std::sync::Arc;
 
-/// The numbers of the ensemble.
+/// The parameters of the ensemble.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BardThresholds {
-    /// Number of members that are drawn if none are given: [`sample_members`]. TECA has 1,024.
+    /// Number of members to draw by [`sample_members`] if none are given. TECA has 1,024.
     pub member_count: usize,
     /// Seed of the draw.
     pub seed: u64,
     /// The members, if given.
     pub members: Vec<BardMember>,
-    /// Share of members from which a cell is a river.
+    /// Minimum share of members for a cell to be a river.
     pub tag_share: f64,
 }
 
@@ -64,7 +64,7 @@ pub struct BardDetector {
     row_areas_km2: Vec<f64>,
 }
 
-/// A member and its filter on the grid's rows.
+/// A member with its filter evaluated on the grid's rows.
 #[derive(Debug, Clone)]
 struct PreparedMember {
     member: BardMember,
@@ -73,10 +73,10 @@ struct PreparedMember {
 }
 
 impl BardDetector {
-    /// The ensemble on a grid.
+    /// Creates the ensemble for a grid.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a number makes no sense.
+    /// [`ClimateError::Invalid`] if a parameter is out of range.
     pub fn new(thresholds: &BardThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         let members = if thresholds.members.is_empty() {
             parameters::check_count(thresholds.member_count)?;
@@ -123,7 +123,7 @@ impl BardDetector {
     /// values are never flagged and do not count for percentiles.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape.
+    /// [`ClimateError::Mismatch`] if the field does not have the grid's shape.
     pub fn probability(&self, transport: ArrayView2<'_, f32>) -> Result<Array2<f32>> {
         check_shape("vapour transport", &transport, &self.grid)?;
         let standard = transport.as_standard_layout();
@@ -154,7 +154,7 @@ impl BardDetector {
         Ok(counts.mapv(|count| f32::from(count) / all))
     }
 
-    /// The mask and the rivers of one time; their mean probability is that of the ensemble.
+    /// The mask and the rivers of one time; a river's mean probability is the area-weighted mean over its cells.
     ///
     /// # Errors
     /// [`ClimateError::MissingField`] or [`ClimateError::Mismatch`].
@@ -192,8 +192,8 @@ impl BardDetector {
     }
 }
 
-/// The probability from which a cell is a river. A share of exactly two thirds counts, however it is rounded; that of no
-/// member never does.
+/// The minimum probability for a cell to be a river. The tolerance makes a share of exactly two thirds count however it
+/// is rounded; a share of 0 never counts.
 fn least_probability(tag_share: f64) -> f32 {
     (tag_share as f32 - 1e-6).max(f32::MIN_POSITIVE)
 }
@@ -245,15 +245,15 @@ mod tests {
         }
     }
 
-    /// One area of 100 cells from 39.5N to 49.5N, whose northern half is stronger, and one of 14 across the seam at 30N
-    /// and 31N, with 150,000 km².
+    /// One area of 100 cells from 39.5N to 49.5N with a stronger northern half, and one of 14 cells across the seam at
+    /// 30N and 31N, with 150,000 km².
     #[test]
     fn a_cell_has_the_share_of_the_members_that_flag_it_and_a_river_their_mean() {
         let members = vec![
             member(0.0, 1e5),
-            // The larger area alone.
+            // Only the larger area.
             member(0.0, 5e5),
-            // Half of the 114 cells are above the mean of 30N and 31N; those at 31N are too small an area.
+            // Half of the 114 cells are above the mean of 30N and 31N; those at 31N form too small an area.
             member(50.0, 1e5),
         ];
         let magnitude = Array2::from_shape_fn((181, 360), |(j, i)| match (j, i) {
@@ -293,7 +293,7 @@ mod tests {
         ] {
             assert!((probability[cell] - expected).abs() < 1e-6, "{cell:?}");
         }
-        // By area: sin 49.5° - sin 44.5° = 0.05950 at 1, sin 44.5° - sin 39.5° = 0.06483 at 2/3.
+        // Weighted by area: sin 49.5° - sin 44.5° = 0.05950 at 1, sin 44.5° - sin 39.5° = 0.06483 at 2/3.
         let mean = (0.05950 + 2.0 / 3.0 * 0.06483) / (0.05950 + 0.06483);
         let of = |event: &crate::Event| event.mean_probability.unwrap();
         assert_eq!(tagged.objects.len(), 1);
@@ -325,7 +325,7 @@ mod tests {
         assert!(with(1.0).is_ok());
     }
 
-    /// They were drawn, or memory for them was asked for, before they were counted.
+    /// Members used to be drawn, or memory allocated for them, before their number was checked.
     #[test]
     fn more_members_than_can_be_counted_are_refused_before_they_are_drawn() {
         let grid = Arc::new(LatLonGrid::global(9, 18).unwrap());

@@ -8,19 +8,19 @@ use squall_data::grid::EARTH_RADIUS_KM;
 use squall_data::random::stream;
 use std::path::Path;
 
-/// One set of parameters.
+/// The parameters of one member.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct BardMember {
-    /// Latitude at which the filter that takes out the tropics lets half through, degrees.
+    /// Latitude at which the filter against the tropics passes half, degrees.
     pub half_width_deg: f64,
-    /// Percentile of the filtered field of one time that a river exceeds, 0 to 100.
+    /// Percentile of the filtered field of one time that rivers exceed, 0 to 100.
     pub percentile: f64,
-    /// Smallest area, km².
+    /// Minimum area, km².
     pub min_area_km2: f64,
 }
 
-/// What each number of a member can be: in another unit, such as a percentile as a fraction, it would be taken for a
-/// rule by which there are no rivers, or nothing else.
+/// Allowed values of each parameter. In another unit, such as a percentile as a fraction, a parameter would silently
+/// give no rivers, or nothing but rivers.
 const HALF_WIDTH: &str = "degrees of latitude above 0 and up to 90";
 const PERCENT: &str = "a percentile in percent, up to 100 (93, not 0.93; 0 alone means every cell)";
 const AREA: &str = "km² from 0 to the area of the Earth (510 million)";
@@ -40,12 +40,12 @@ impl BardMember {
     }
 }
 
-/// The parameters of TECA-BARD: how their sample was distributed.
+/// Quantiles of the parameters of TECA-BARD.
 ///
 /// # Source
 /// Ten-percent steps (0, 10 ... 100 %) of each of the three columns of TECA's table of 1,024 rows
-/// (`alg/teca_bayesian_ar_detect_parameters.cxx`; O'Brien et al. 2020, GMD 13, 6131-6148), and the rank correlations
-/// between them. The table itself is drawn from a posterior distribution; give it as a file for the same members.
+/// (`alg/teca_bayesian_ar_detect_parameters.cxx`; O'Brien et al. 2020, GMD 13, 6131-6148), and their rank correlations.
+/// The table itself is a sample of a posterior distribution; pass it as a file to use the same members.
 const HALF_WIDTH_DEG: [f64; 11] = [
     5.25, 10.74, 14.28, 16.22, 18.06, 19.34, 20.34, 21.78, 22.80, 23.92, 24.99,
 ];
@@ -68,13 +68,13 @@ const MIN_AREA_KM2: [f64; 11] = [
 /// Spearman's rank correlation of percentile and width, percentile and area, width and area.
 const RANK_CORRELATION: [f64; 3] = [0.098, -0.805, -0.413];
 
-/// `count` members with the distribution of TECA's table, by the stream `"bard"` of a seed.
+/// Draws `count` members with the distribution of TECA's table, from the random stream `"bard"` of the seed.
 ///
-/// Each column has the table's distribution (linear between its ten-percent steps), and the columns its rank
-/// correlations (a Gaussian copula).
+/// Each column has the table's distribution (linear between its ten-percent steps); a Gaussian copula gives the table's
+/// rank correlations.
 pub fn sample_members(count: usize, seed: u64) -> Vec<BardMember> {
     let mut random = stream(seed, "bard", &[]);
-    // Pearson's correlation of normal variables of a given rank correlation.
+    // Pearson's correlation of normal variables with the given rank correlation.
     let [qw, qa, wa] = RANK_CORRELATION.map(|r| 2.0 * (std::f64::consts::PI * r / 6.0).sin());
     let w2 = (1.0 - qw * qw).sqrt();
     let a2 = (wa - qw * qa) / w2;
@@ -100,7 +100,7 @@ fn quantile(steps: &[f64; 11], share: f64) -> f64 {
     steps[k] + (place - k as f64) * (steps[k + 1] - steps[k])
 }
 
-/// The share of a normal distribution below a value, to 1e-7. Source: Abramowitz and Stegun 26.2.17.
+/// The normal cumulative distribution function, to 1e-7. Source: Abramowitz and Stegun 26.2.17.
 fn normal_share(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let series = t
@@ -111,11 +111,11 @@ fn normal_share(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names;
-/// degrees, percentile, km²), also as TECA writes its own: comments first, and types in the names of columns.
+/// Reads the members of a table with columns `hwhm_latitude`, `min_water_vapor` and `min_component_area` (TECA's names;
+/// degrees, percentile, km²). Also reads the format of TECA's own tables: leading comments, and types in column names.
 ///
 /// # Errors
-/// [`ClimateError::Table`] or [`ClimateError::TableCell`] saying where; the first of a table without rows, too.
+/// [`ClimateError::Table`] or [`ClimateError::TableCell`] with the location; also if the table has no rows.
 pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
     let path = path.as_ref();
     let bad = |reason: String| ClimateError::Table {
@@ -163,7 +163,7 @@ pub fn read_members(path: impl AsRef<Path>) -> Result<Vec<BardMember>> {
 }
 
 /// # Errors
-/// [`ClimateError::Invalid`] if so many members cannot be counted.
+/// [`ClimateError::Invalid`] if the number of members is 0 or overflows the counts.
 pub(super) fn check_count(members: usize) -> Result<()> {
     if (1..=usize::from(u16::MAX) / 2).contains(&members) {
         return Ok(());
@@ -174,7 +174,7 @@ pub(super) fn check_count(members: usize) -> Result<()> {
 }
 
 /// # Errors
-/// [`ClimateError::Invalid`] if there is no member or one makes no sense.
+/// [`ClimateError::Invalid`] if there is no member or a parameter is out of range.
 pub(super) fn check(members: &[BardMember]) -> Result<()> {
     check_count(members.len())?;
     for (k, m) in members.iter().enumerate() {
@@ -273,7 +273,7 @@ mod tests {
         std::fs::write(&path, "a,b\n1,2\n").unwrap();
         let error = read_members(&path).unwrap_err().to_string();
         assert!(error.contains("`hwhm_latitude`, found a, b"), "{error}");
-        // Members that are none had been drawn instead.
+        // Invalid members used to be replaced by drawn ones.
         let (header, _) = good.split_once('\n').unwrap();
         std::fs::write(&path, header).unwrap();
         let error = read_members(&path).unwrap_err().to_string();
@@ -285,7 +285,7 @@ mod tests {
         assert!(check(&[first]).is_ok() && check(&[bad]).is_err() && check(&[]).is_err());
     }
 
-    /// A percentile of 0.93 and an area of 1e12 km² had been taken: no time had a river, and nothing said why.
+    /// A percentile of 0.93 and an area of 1e12 km² used to be accepted: no time had a river, without any explanation.
     #[test]
     fn members_in_other_units_are_refused_by_line_and_column() {
         let folder = tempfile::tempdir().unwrap();
@@ -320,7 +320,7 @@ mod tests {
             ] {
                 assert!(error.contains(&told), "{told}: {error}");
             }
-            // So are those of a file of thresholds, by their number.
+            // A file of thresholds is rejected likewise; the error gives the member's index.
             let [half_width_deg, percentile, min_area_km2] =
                 row.map(|cell| cell.parse::<f64>().unwrap());
             let member = BardMember {
@@ -338,11 +338,11 @@ mod tests {
         for good in [["90", "100", "5.1e8"], ["0.5", "1.5", "0"]] {
             assert_eq!(read(good).unwrap().len(), 2);
         }
-        // The whole sample lies well inside.
+        // The whole sample is well within the allowed range.
         assert!(check(&sample_members(1024, 3)).is_ok());
     }
 
-    /// As `teca_table_writer` writes what `teca_bayesian_ar_detect_parameters` serves.
+    /// The format in which `teca_table_writer` writes the output of `teca_bayesian_ar_detect_parameters`.
     #[test]
     fn the_table_that_teca_writes_is_read() {
         let folder = tempfile::tempdir().unwrap();
@@ -357,7 +357,7 @@ mod tests {
             min_area_km2: 352_636.0,
         };
         assert_eq!(read_members(&path).unwrap(), [expected]);
-        // The line is counted with the comments.
+        // Line numbers include the comments.
         std::fs::write(&path, text.replace("9.412", "wet")).unwrap();
         let error = read_members(&path).unwrap_err().to_string();
         assert!(error.contains("line 4"), "{error}");

@@ -1,44 +1,44 @@
-//! Exact percentiles of a field times a factor of each row, for many sets of factors, without sorting again.
+//! Exact percentiles of a field times a factor per row, for many sets of factors, with a single sort.
 //!
-//! Each row is sorted once into bins of equal ratio, largest first, with the number of cells at and above each bin. For
-//! a set of factors a few dozen sums over rows enclose the value of the wanted rank between bins; only the cells in
-//! between, one in some hundreds, are multiplied and selected from.
+//! Each row is sorted once into bins of equal ratio, largest first, with cumulative counts. For a set of factors, a few
+//! dozen sums over rows bracket the value of the wanted rank between bins; only the cells in the bracket, one in some
+//! hundreds, are multiplied and selected from.
 
 use rayon::prelude::*;
 
 const BINS: usize = 1024;
 
-/// A field ready for percentiles.
+/// A field prepared for percentiles.
 #[derive(Debug)]
 pub(super) struct RowRanks {
     rows: Vec<RankedRow>,
-    /// Number of cells that are not missing.
+    /// Number of cells with values.
     cells: usize,
-    /// Bins per unit of the logarithm.
+    /// Bins per unit of the natural logarithm.
     per_unit: f64,
 }
 
 #[derive(Debug)]
 struct RankedRow {
-    /// Cells at and above each bin; two more than bins, which are 0.
+    /// Number of cells at or above each bin; two trailing zeros.
     at_least: Vec<u16>,
-    /// The cells from the highest bin down, in any order within a bin.
+    /// The cells in descending order of bins, unordered within a bin.
     sorted: Vec<f32>,
 }
 
 impl RowRanks {
-    /// Sorts a field of rows of equal length. Missing values are left out; negative ones count as 0.
+    /// Bins a field of rows of equal length. Missing values are left out; negative ones count as 0.
     pub(super) fn new(field: &[f32], columns: usize) -> Self {
         let largest = field
             .par_chunks(columns)
             .map(|row| row.iter().copied().fold(0f32, f32::max))
             .reduce(|| 0.0, f32::max);
-        // Four decades: what is smaller than a ten-thousandth of the maximum exceeds no percentile of interest.
+        // Four decades: values below a ten-thousandth of the maximum are irrelevant for the percentiles in use.
         let high = f64::from(largest.max(f32::MIN_POSITIVE)).ln();
         let low = high - 1e4f64.ln();
         let per_unit = (BINS - 2) as f64 / (high - low);
         let bin = |value: f32| {
-            // Monotonic in the value, which is all that matters.
+            // Only monotonicity in the value matters.
             let place = (f64::from(value).ln() - low) * per_unit;
             if place > 0.0 {
                 (place as usize + 1).min(BINS - 1)
@@ -62,7 +62,7 @@ impl RowRanks {
             let mut next = at_least.clone();
             let mut sorted = vec![0.0; binned.len()];
             for (bin, value) in binned {
-                // The cells of a bin lie from the count above it on.
+                // The cells of a bin start at the count above it.
                 let place = &mut next[usize::from(bin) + 1];
                 sorted[usize::from(*place)] = value;
                 *place += 1;
@@ -77,8 +77,8 @@ impl RowRanks {
         }
     }
 
-    /// The percentile (0 to 100) of field · factor as numpy and TECA have it: linear between the two nearest ranks. NaN
-    /// if all is missing. `log_factors` are the logarithms.
+    /// The percentile (0 to 100) of field · factor as defined by numpy and TECA: linear between the two nearest ranks.
+    /// NaN if all values are missing. `log_factors` are the natural logarithms of `factors`.
     pub(super) fn percentile(&self, factors: &[f32], log_factors: &[f64], percent: f64) -> f64 {
         if self.cells == 0 {
             return f64::NAN;
@@ -86,19 +86,19 @@ impl RowRanks {
         let position = (self.cells - 1) as f64 * percent / 100.0;
         let rank = (position as usize).min(self.cells - 1);
         let share = position - rank as f64;
-        // From the top, counted from 1: the value of the rank and of the next higher one.
+        // Ranks from the top, starting at 1: the lower neighbour of the position and the next higher one.
         let lower = self.cells - rank;
         let upper = (lower - 1).max(1);
         let [y0, y1] = self.largest(factors, log_factors, lower, upper);
         y0 + (y1 - y0) * share
     }
 
-    /// The `lower`-th and the `upper`-th largest products, `upper` ≤ `lower`.
+    /// The `lower`-th and `upper`-th largest products; `upper` ≤ `lower`.
     fn largest(&self, factors: &[f32], logs: &[f64], lower: usize, upper: usize) -> [f64; 2] {
-        // In units of bins; a factor of 1 has its bins where the field has them.
+        // Positions in units of bins; a factor of 1 leaves the bins of the field unchanged.
         let place = |row: usize, x: f64| {
             let bin = x - logs[row] * self.per_unit;
-            // Bin 0 has no lower end, and there is nothing from BINS on.
+            // Bin 0 has no lower bound, and bins from BINS on are empty.
             (bin.max(0.0) as usize).min(BINS)
         };
         let sure = |x: f64| -> usize {
@@ -111,7 +111,8 @@ impl RowRanks {
             rows.map(|(j, row)| usize::from(row.at_least[place(j, x)]))
                 .sum()
         };
-        // The smallest x at which fewer than `upper` can be above, the largest at which `lower` surely are.
+        // Bracket: the smallest x above which there may be fewer than `upper` cells, and the largest above which there
+        // are certainly `lower`.
         let mut top = (0.0, BINS as f64 + 1.0);
         while top.1 - top.0 > 1.0 {
             let middle = 0.5 * (top.0 + top.1);
@@ -131,7 +132,7 @@ impl RowRanks {
                 bottom.1 = middle;
             }
         }
-        // A bin more on either side, so that rounding of products cannot move a cell across.
+        // One extra bin on either side, so that rounding of products cannot move a cell out of the bracket.
         let (from, to) = (bottom.0 - 1.0, top.1 + 1.0);
         let mut above = 0;
         let mut between: Vec<f32> = Vec::with_capacity(self.cells / 128);

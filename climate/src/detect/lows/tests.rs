@@ -1,4 +1,4 @@
-//! Hand-made lows: which are found, which have a warm core, and how they are followed.
+//! Synthetic lows: which are found, which have a warm core, and how they are tracked.
 
 use super::*;
 use crate::detect::{Detector, FirstPass, Method, MethodLabels, SecondPass};
@@ -11,7 +11,7 @@ fn one_degree() -> Arc<LatLonGrid> {
     Arc::new(LatLonGrid::global(181, 360).unwrap())
 }
 
-/// exp(-(r/radius)²) about a place.
+/// exp(-(r/radius)²) around a centre.
 fn bell(grid: &LatLonGrid, (lat, lon): (f64, f64), radius_km: f64) -> Array2<f64> {
     Array2::from_shape_fn(grid.shape(), |(j, i)| {
         let off = distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -40,7 +40,7 @@ fn detector(grid: &Arc<LatLonGrid>) -> LowsDetector {
     LowsDetector::new(&DetectorThresholds::default(), grid.clone()).unwrap()
 }
 
-/// One has a channel eastward, 50 Pa above its lowest pressure, the other rises all around.
+/// One low has a channel to the east, 50 Pa above its lowest pressure; the other rises on all sides.
 #[test]
 fn a_closed_low_is_found_by_pressure_alone_and_an_open_one_is_not() {
     let grid = one_degree();
@@ -75,7 +75,7 @@ fn a_warm_core_is_left_out_where_fields_tell_it() {
     let found = |upper: Option<f64>, warm: Option<f64>| {
         let mut planes = vec![(Variable::Psl, psl.clone())];
         if let Some(warm) = warm {
-            // Four degrees and 200 m if it is wholly warm.
+            // Four degrees and 200 m for a full warm core.
             planes.extend([
                 (Variable::T200, core.mapv(|c| 220.0 + 4.0 * warm * c)),
                 (Variable::T500, core.mapv(|c| 268.0 + 4.0 * warm * c)),
@@ -93,12 +93,12 @@ fn a_warm_core_is_left_out_where_fields_tell_it() {
     assert_eq!(found(None, None), 1, "nothing tells");
     assert_eq!((found(None, Some(0.0)), found(None, Some(1.0))), (1, 0));
     assert_eq!((found(Some(0.0), None), found(Some(1.0), None)), (1, 0));
-    // Heights come first.
+    // Heights take precedence.
     let both = [(0.0, 1.0), (1.0, 0.0)].map(|(upper, warm)| found(Some(upper), Some(warm)));
     assert_eq!(both, [1, 0]);
 }
 
-/// Four degrees eastward every six hours, over the date line and over the seam of the grid.
+/// Four degrees to the east every six hours, across the date line and the seam of the grid.
 #[test]
 fn a_low_is_one_track_over_the_date_line_and_over_the_seam() {
     let grid = Arc::new(LatLonGrid::global(73, 144).unwrap());
@@ -142,7 +142,7 @@ fn a_low_is_one_track_over_the_date_line_and_over_the_seam() {
     }
 }
 
-/// Daily data are followed as those of `deepcam` are, which know the usual step of the series.
+/// Daily data are tracked as by `deepcam`, which knows the usual step of the series.
 #[test]
 fn one_step_of_daily_data_is_bridged() {
     let grid = Arc::new(LatLonGrid::global(37, 72).unwrap());

@@ -1,4 +1,4 @@
-//! The climatology: histograms of transport, or column water, per month and block of cells, in constant memory.
+//! The climatology: histograms of transport or column water per month and block of cells, in constant memory.
 
 use super::thresholds::PercentileThresholds;
 use crate::derived::check_extents;
@@ -9,19 +9,20 @@ use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 use std::ops::Range;
 
-/// Bins above the floor: each 5.5 % wider than the one below it, over a factor of 30.
+/// Bins above the floor: each 5.5 % wider than the one below, covering a factor of 30.
 const BINS: usize = 64;
 const RANGE: f64 = 30.0;
-/// Below the floor, the bins, above all.
+/// One slot below the floor, the bins, one slot above them.
 const SLOTS: usize = BINS + 2;
 
 /// Histograms of transport per month and block of cells.
 ///
-/// One count for all that is below the floor (where the percentile does not matter), 64 bins of equal ratio up to 30
-/// times the floor, one count above. A percentile is interpolated in its bin: off by less than the bin, 5.5 %, and by
-/// less than half of it where values spread over it, as they do but where a block has next to one value alone.
-/// The memory is at most 12 · 264 bytes per block ([`Self::most_bytes`]): 206 MB for blocks of one degree. On grids
-/// between half a degree and one a block is a cell: on that of MERRA-2, 0.5 x 0.625 degrees, two of them and 330 MB.
+/// One slot counts everything below the floor (where the percentile does not matter), 64 bins of equal ratio reach up
+/// to 30 times the floor, one slot counts everything above. Percentiles are interpolated within their bin. The error is
+/// less than the bin's 5.5 %, and less than half of it unless a block holds almost only a single value. The memory is
+/// at most 12 · 264 bytes per block ([`Self::most_bytes`]): 206 MB for blocks of one degree. Between grid spacings of
+/// half a degree and one degree, a block is a single cell; on MERRA-2's grid of 0.5 x 0.625 degrees it is two cells,
+/// and the memory 330 MB.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TransportClimatology {
     /// Rows and columns of the grid.
@@ -29,13 +30,13 @@ pub struct TransportClimatology {
     /// Rows and columns of a block, in cells.
     block: (usize, usize),
     floor: f64,
-    /// Per month, once there is one: `[block row][block column][slot]`.
+    /// Per month that has times: `[block row][block column][slot]`.
     counts: [Vec<u32>; 12],
     times: [u32; 12],
 }
 
 impl TransportClimatology {
-    /// A climatology that has seen no time yet.
+    /// An empty climatology.
     pub fn new(thresholds: &PercentileThresholds, grid: &LatLonGrid) -> Self {
         let cells =
             |spacing: f64| ((thresholds.climatology_spacing_deg / spacing + 1e-6) as usize).max(1);
@@ -52,20 +53,20 @@ impl TransportClimatology {
         }
     }
 
-    /// Rows and columns of blocks.
+    /// Number of block rows and block columns.
     fn blocks(&self) -> (usize, usize) {
         let (rows, columns) = self.shape;
         (rows.div_ceil(self.block.0), columns.div_ceil(self.block.1))
     }
 
-    /// How much memory it takes once it has times of all months, bytes.
+    /// Memory once all months have times, bytes.
     pub fn most_bytes(&self) -> u64 {
         let (rows, columns) = self.blocks();
         let months = self.counts.len();
         (months * rows * columns * SLOTS * size_of::<u32>()) as u64
     }
 
-    /// Refuses so many times of one month if a block has too many cells to count them all.
+    /// Rejects a number of times per month that could overflow the counts of a block.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`].
@@ -81,11 +82,11 @@ impl TransportClimatology {
         )))
     }
 
-    /// Counts one time of a month (1 to 12). Missing values are left out.
+    /// Counts one time of a month (1 to 12). Missing values are skipped.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if the plane is not of the grid's shape, [`ClimateError::Invalid`] if there is no
-    /// such month, or no room to count another time of it.
+    /// [`ClimateError::Mismatch`] if the field does not have the grid's shape, [`ClimateError::Invalid`] if there is no
+    /// such month, or its counts could overflow.
     pub fn add(&mut self, month: u8, moisture: ArrayView2<'_, f32>) -> Result<()> {
         check_extents("vapour transport or column water", &moisture, self.shape)?;
         let index = month_index(month)?;
@@ -119,8 +120,8 @@ impl TransportClimatology {
         Ok(())
     }
 
-    /// The thresholds of every month that has times, in the unit of the moisture: the percentile of the months about
-    /// it, but at least the floor.
+    /// The thresholds of every month that has times, in the unit of the moisture: the percentile over the surrounding
+    /// months, but at least the floor.
     ///
     /// # Errors
     /// [`ClimateError::FewTimes`] if a season has too few times.
@@ -165,7 +166,7 @@ impl TransportClimatology {
                 if slot == 0 {
                     return self.floor as f32;
                 }
-                // In equal ratios within the bin; the last one has no upper end.
+                // Geometric interpolation within the bin; the last slot has no upper bound.
                 let part = if slot > BINS {
                     0.0
                 } else {
@@ -176,13 +177,13 @@ impl TransportClimatology {
             }
             below += count;
         }
-        // Nothing but missing values.
+        // All values are missing.
         f32::INFINITY
     }
 }
 
-/// How many times each month has; refuses a series of which a season has too few. `months` are those of its times, 1 to
-/// 12.
+/// The number of times per month, given the months of all times (1 to 12). Rejects a series in which a season has too
+/// few times.
 ///
 /// # Errors
 /// [`ClimateError::FewTimes`], and [`ClimateError::Invalid`] if there is no such month.
@@ -200,7 +201,7 @@ pub(super) fn check_months(
     Ok(times)
 }
 
-/// Refuses the season about a month (0 to 11) if it has too few of these times.
+/// Rejects the season around a month (0 to 11) if it has too few times.
 fn check_season(times: &[u32; 12], month: usize, thresholds: &PercentileThresholds) -> Result<()> {
     let found: u32 = season(month, thresholds).map(|m| times[m]).sum();
     if found >= thresholds.min_times {
@@ -214,19 +215,19 @@ fn check_season(times: &[u32; 12], month: usize, thresholds: &PercentileThreshol
     })
 }
 
-/// The months whose times count for the percentiles of a month, all 0 to 11.
+/// The months that contribute to a month's percentiles, all 0 to 11.
 fn season(month: usize, thresholds: &PercentileThresholds) -> impl Iterator<Item = usize> + use<> {
     let reach = thresholds.window_months;
     (12 + month - reach..=12 + month + reach).map(|m| m % 12)
 }
 
-/// What moisture must exceed, per month and block of cells.
+/// Thresholds of moisture per month and block of cells.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MonthlyThresholds {
     pub(super) planes: [Option<Array2<f32>>; 12],
     /// Rows and columns of a block, in cells.
     pub(super) block: (usize, usize),
-    /// How many times of each month there were.
+    /// Number of times per month.
     pub(super) times: [u32; 12],
 }
 
@@ -244,7 +245,7 @@ impl MonthlyThresholds {
         plane.get([j / self.block.0, i / self.block.1]).copied()
     }
 
-    /// The thresholds of a row of cells.
+    /// The thresholds of a row of cells, as a function of the column.
     pub(super) fn row(&self, month: u8, j: usize) -> Option<impl Fn(usize) -> f32 + '_> {
         let plane = self.planes[month_index(month).ok()?].as_ref()?;
         let width = self.block.1;
@@ -270,7 +271,7 @@ mod tests {
         LatLonGrid::global(37, 72).unwrap()
     }
 
-    /// An exponential distribution of some mean, by its inverse.
+    /// An exponential distribution of this mean, by its inverse.
     fn exponential(mean: f64, share: f64) -> f64 {
         -mean * (1.0 - share).ln()
     }
@@ -282,7 +283,7 @@ mod tests {
         let mut climatology = TransportClimatology::new(&t, &grid);
         let n = 400;
         for k in 0..n {
-            // Every cell sees the whole distribution, in another order; its mean grows from west to east.
+            // Every cell gets the whole distribution in another order; its mean grows from west to east.
             let plane = Array2::from_shape_fn(grid.shape(), |(j, i)| {
                 let rank = (k * 37 + 11 * i + 5 * j) % n;
                 exponential(20.0 + 5.0 * i as f64, (rank as f64 + 0.5) / n as f64) as f32
@@ -301,7 +302,7 @@ mod tests {
         assert_eq!(found.at(6, (18, 0)), None);
     }
 
-    /// Nothing tells where in the bin it is.
+    /// All values are equal, so their position within the bin is unknown.
     #[test]
     fn percentiles_of_one_value_are_off_by_less_than_a_bin() {
         let grid = grid();
@@ -356,7 +357,7 @@ mod tests {
             ..PercentileThresholds::default()
         };
         let check = |months: &[u8]| check_months(months.iter().copied(), &t);
-        // November and January are of one season, June is alone.
+        // November and January belong to one season; June is alone.
         assert!(check(&[1, 1, 1, 1, 11, 11, 11, 11, 12, 12, 12]).is_ok());
         let error = check(&[6]).unwrap_err().to_string();
         assert!(
@@ -366,7 +367,7 @@ mod tests {
         assert!(check(&[]).is_ok() && check(&[0]).is_err());
     }
 
-    /// Counts had begun again at 0, and percentiles with them.
+    /// Counts used to overflow to 0, and percentiles with them.
     #[test]
     fn blocks_with_too_many_cells_to_count_are_refused() {
         let grid = grid();
@@ -377,7 +378,7 @@ mod tests {
         };
         let mut climatology = TransportClimatology::new(&t, &grid);
         assert_eq!(climatology.blocks(), (1, 1));
-        // One block of 37 x 72 = 2,664 cells, which a count of 32 bits holds 1,612,224 times.
+        // One block of 37 x 72 = 2,664 cells; a 32-bit count holds 1,612,224 times of it.
         assert!(climatology.check_room(1_612_224).is_ok());
         assert!(climatology.check_room(1_612_225).is_err());
         climatology.times[0] = 1_612_223;

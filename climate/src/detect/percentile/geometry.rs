@@ -1,4 +1,4 @@
-//! Which areas of strong transport are rivers: length, width, and where the transport points.
+//! The river criteria for areas of strong transport: length, width, and direction of transport.
 
 use super::thresholds::PercentileThresholds;
 use crate::detect::transport::VapourTransport;
@@ -6,7 +6,7 @@ use crate::events::Region;
 use crate::events::shape::measure;
 use squall_data::LatLonGrid;
 
-/// Whether an area passes. Where directions are not known the tests of direction are left out.
+/// Whether an area is a river. Tests of direction are skipped if directions are unknown.
 pub(super) fn is_river(
     region: &Region,
     transport: &VapourTransport,
@@ -14,7 +14,7 @@ pub(super) fn is_river(
     row_areas_km2: &[f64],
     t: &PercentileThresholds,
 ) -> bool {
-    // So long an area has at least half a cell's width; most pieces are smaller.
+    // Cheap rejection of most pieces: an area of the minimum length is at least half a cell wide.
     if region.area_km2(row_areas_km2) < 0.5 * t.min_length_km * least_width_km(region, grid) {
         return false;
     }
@@ -34,14 +34,14 @@ pub(super) fn is_river(
         && shape.length_km > t.min_length_over_width * shape.width_km;
     let along = mean.is_none_or(|mean| {
         let angle = mean.angle_deg() - shape.orientation_deg;
-        // The axis has no sense: 0 to 90 degrees.
+        // The axis has no sense of direction: 0 to 90 degrees.
         let off = (angle + 90.0).rem_euclid(180.0) - 90.0;
         off.abs() <= t.max_deviation_deg
     });
     long && along
 }
 
-/// The width of the narrowest cell of a region.
+/// The width of the region's narrowest cell.
 fn least_width_km(region: &Region, grid: &LatLonGrid) -> f64 {
     let rows = region.runs.iter().map(|run| run.row as usize);
     let cosine = rows
@@ -69,7 +69,7 @@ impl MeanTransport {
         for (j, i) in region.indices() {
             let [u, v] = unit(parts, (j, i));
             let size = f64::from(transport.magnitude[[j, i]]) * row_areas_km2[j];
-            // Where the files have the size of transport alone it may be missing although the wind is there.
+            // Files with only the magnitude of transport may lack it where there is wind.
             if u.is_finite() && v.is_finite() && size.is_finite() {
                 east += u * size;
                 north += v * size;
@@ -86,7 +86,7 @@ impl MeanTransport {
         self.north.atan2(self.east).to_degrees()
     }
 
-    /// The part away from the equator, by the side on which most of the area lies.
+    /// The component away from the equator, on the side with most of the area.
     fn poleward(self, region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> f64 {
         let side: f64 = region
             .runs
@@ -99,7 +99,7 @@ impl MeanTransport {
         self.north * side.signum()
     }
 
-    /// The share of the area whose transport points farther away than an angle.
+    /// The share of the area whose transport deviates by more than an angle.
     fn deviating_share(
         self,
         region: &Region,
@@ -124,7 +124,7 @@ impl MeanTransport {
     }
 }
 
-/// The direction at a cell.
+/// The unit vector of transport at a cell.
 fn unit(parts: &[ndarray::Array2<f32>; 2], cell: (usize, usize)) -> [f64; 2] {
     let (u, v) = (f64::from(parts[0][cell]), f64::from(parts[1][cell]));
     let size = u.hypot(v);
@@ -139,7 +139,7 @@ mod tests {
     use ndarray::Array2;
     use squall_data::Class;
 
-    /// Column water may tell a river where a cell of transport is missing.
+    /// Column water may show a river where a cell of transport is missing.
     #[test]
     fn a_missing_size_of_transport_does_not_end_a_river() {
         let grid = LatLonGrid::global(181, 360).unwrap();
@@ -168,13 +168,13 @@ mod tests {
         assert!(passes(&transport));
         transport.magnitude[[130, 201]] = f32::NAN;
         assert!(passes(&transport));
-        // Eastward it is no river; of no known direction it may be one.
+        // With eastward transport it is no river; with unknown direction it may be one.
         let east = Array2::from_elem(grid.shape(), 20.0);
         transport.direction = Some([east, Array2::zeros(grid.shape())]);
         assert!(!passes(&transport));
         transport.direction = None;
         assert!(passes(&transport));
-        // Short ones, and those as wide as long, are none.
+        // Pieces that are short, or as wide as long, are rejected.
         let limits = |change: fn(&mut PercentileThresholds)| {
             let mut changed = thresholds.clone();
             change(&mut changed);

@@ -1,8 +1,8 @@
-//! Rivers by percentiles of vapour transport, or of column water, and by geometry.
+//! Rivers by percentiles of vapour transport or column water, and by geometry.
 //!
-//! Two passes: [`TransportClimatology::add`] every time of the series (or of another one: the climatology decides what
-//! is usual), then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] of every time. A
-//! [`SavedClimatology`] takes the thresholds of one run to another: [`PercentileDetector::of_climate`].
+//! Two passes: first [`TransportClimatology::add`] for every time of the series (or of another one that defines the
+//! climate), then [`TransportClimatology::thresholds`], then [`PercentileDetector::masks`] for every time. A
+//! [`SavedClimatology`] passes the thresholds of one run to another: [`PercentileDetector::of_climate`].
 //!
 //! # Source
 //! Guan and Waliser 2015; see [`PercentileThresholds`].
@@ -39,15 +39,15 @@ pub struct PercentileDetector {
     grid: Arc<LatLonGrid>,
     thresholds: PercentileThresholds,
     row_areas_km2: Vec<f64>,
-    /// The thresholds of a climate, where they are known without a first pass.
+    /// The thresholds of a given climate, which make a first pass unnecessary.
     known: Option<Arc<MonthlyThresholds>>,
 }
 
 impl PercentileDetector {
-    /// The criteria for a grid.
+    /// Creates the detector for a grid.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a threshold makes no sense.
+    /// [`ClimateError::Invalid`] if a threshold is out of range.
     pub fn new(thresholds: &PercentileThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         thresholds.check()?;
         Ok(Self {
@@ -58,8 +58,8 @@ impl PercentileDetector {
         })
     }
 
-    /// The detector with the thresholds of a saved climatology: it needs no first pass, and takes any times in the
-    /// months that the climatology has.
+    /// The same detector with the thresholds of a saved climatology. It needs no first pass, and accepts any times in
+    /// the months of the climatology.
     #[must_use]
     pub fn of_climate(self, known: Arc<MonthlyThresholds>) -> Self {
         Self {
@@ -68,12 +68,12 @@ impl PercentileDetector {
         }
     }
 
-    /// The thresholds of the climate that it was given, if any.
+    /// The thresholds of the given climate, if any.
     pub fn known(&self) -> Option<&Arc<MonthlyThresholds>> {
         self.known.as_ref()
     }
 
-    /// The numbers in use.
+    /// The thresholds in use.
     pub fn thresholds(&self) -> &PercentileThresholds {
         &self.thresholds
     }
@@ -83,8 +83,8 @@ impl PercentileDetector {
         TransportClimatology::new(&self.thresholds, &self.grid)
     }
 
-    /// Refuses times of which a season has too few for percentiles, or a month too many to be counted in blocks so
-    /// large, if percentiles are to be taken from them.
+    /// Checks times from which percentiles are to be computed: rejects too few times in a season, and so many in a
+    /// month that the counts of a block could overflow.
     ///
     /// # Errors
     /// [`ClimateError::FewTimes`], [`ClimateError::Invalid`].
@@ -98,10 +98,10 @@ impl PercentileDetector {
             .check_room(times.into_iter().max().unwrap_or(0))
     }
 
-    /// The field of one time that must exceed its percentile in rivers: transport, or column water.
+    /// The field of one time that rivers must exceed the percentile of: transport or column water.
     ///
     /// # Errors
-    /// [`ClimateError::MissingField`] if it is not there.
+    /// [`ClimateError::MissingField`] if it is missing.
     pub fn moisture<'a>(&self, fields: &'a DetectFields) -> Result<CowArray<'a, f32, Ix2>> {
         match self.thresholds.moisture {
             Moisture::Transport => Ok(match fields.transport()? {
@@ -112,12 +112,12 @@ impl PercentileDetector {
         }
     }
 
-    /// The rivers of one time of a month (1 to 12), in scan order: where `moisture` is unusual and lies along the
-    /// transport. Cells touch by edges and corners.
+    /// The rivers of one time of a month (1 to 12), in scan order: areas where `moisture` exceeds the thresholds
+    /// `usual` and that extend along the transport. Cells connect across edges and corners.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if the transport is not of the grid's shape; [`ClimateError::Invalid`] if the
-    /// climatology does not have the month.
+    /// [`ClimateError::Mismatch`] if a field does not have the grid's shape; [`ClimateError::Invalid`] if the
+    /// climatology lacks the month.
     pub fn rivers(
         &self,
         moisture: ArrayView2<'_, f32>,
@@ -163,7 +163,7 @@ impl PercentileDetector {
     /// The mask and the rivers of one time.
     ///
     /// # Errors
-    /// As [`Self::rivers`], and [`ClimateError::MissingField`] if neither transport nor its stand-in is there.
+    /// As [`Self::rivers`], and [`ClimateError::MissingField`] if neither transport nor its proxy is available.
     pub fn masks(
         &self,
         fields: &DetectFields,
@@ -205,8 +205,8 @@ mod tests {
     use ndarray::Axis;
     use squall_data::{Calendar, Snapshot};
 
-    /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), the wind turned from it
-    /// by `turn_deg`.
+    /// A straight band of transport 500 along some bearing (degrees anticlockwise from east), with the wind turned from
+    /// it by `turn_deg`.
     fn band(
         grid: &LatLonGrid,
         (lat, lon): (f64, f64),
@@ -286,7 +286,8 @@ mod tests {
         let mut torn = band(&grid, place, long, 40.0, 0.0);
         for (component, part) in torn.direction.iter_mut().flatten().enumerate() {
             for ((j, i), value) in part.indexed_iter_mut() {
-                // Six cells of eight turn by 70 degrees, half to either side: the mean keeps its direction.
+                // Six of eight cells turn by 70 degrees, half of them to either side: the direction of the mean is
+                // unchanged.
                 let turn = [0.0, 0.0, 70.0, -70.0, 70.0, -70.0, 70.0, -70.0][(j * 3 + i) % 8];
                 let (north, east) = f64::to_radians(40.0 + turn).sin_cos();
                 *value = 500.0 * if component == 0 { east } else { north } as f32;
@@ -296,8 +297,8 @@ mod tests {
         assert!(rivers(&band(&grid, place, long, 40.0, 0.0), 2).is_err());
     }
 
-    /// By its own percentiles a run that is a fifth moister everywhere has the cells of before; by those of before also
-    /// the flanks of each river.
+    /// A run that is a fifth moister everywhere has the same cells by its own percentiles; by those of the drier run it
+    /// also has the flanks of each river.
     #[test]
     fn percentiles_of_the_run_itself_hide_that_it_is_moister() {
         let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
@@ -306,7 +307,7 @@ mod tests {
             ..PercentileThresholds::default()
         };
         let detector = PercentileDetector::new(&t, grid.clone()).unwrap();
-        // The 85th percentile of 100, 104, ..., 296, interpolated in its bin: 267, and 320 where all is moister.
+        // The 85th percentile of 100, 104, ..., 296, interpolated in its bin: 267, and 320 if everything is moister.
         let usual = |moister: f32| {
             let mut climatology = detector.climatology();
             for k in 0..50 {
@@ -344,7 +345,7 @@ mod tests {
         assert!(count(&all) > 3 * count(&core) / 2);
     }
 
-    /// Dry air that moves fast is a river of transport only, moist air that moves slowly one of column water only.
+    /// Fast dry air is a river by transport only, slow moist air by column water only.
     #[test]
     fn column_water_may_take_the_place_of_transport() {
         let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
@@ -365,7 +366,7 @@ mod tests {
             })
         };
         let (water, wind) = (field(14.0, 32.0, 14.0), field(36.0, 2.0, 1.0));
-        // South of the equator polewards is southwards.
+        // South of the equator, poleward is southward.
         let north = Array2::from_shape_fn(grid.shape(), |(j, i)| {
             wind[[j, i]] * if grid.lat_deg()[j] < 0.0 { -1.0 } else { 1.0 }
         });

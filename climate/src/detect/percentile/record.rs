@@ -1,4 +1,5 @@
-//! How moisture was computed, and from which variables and levels: percentiles hold only for moisture computed alike.
+//! Records how moisture was computed, and from which variables and levels: percentiles only apply to moisture computed
+//! in the same way.
 
 use super::thresholds::Moisture;
 use crate::detect::transport::{TransportSource, are_same, column};
@@ -6,25 +7,25 @@ use crate::error::{ClimateError, Result};
 use squall_data::archive::StoredField;
 use squall_data::{Archive, Variable};
 
-/// How moisture is computed, and from what.
+/// How moisture is computed, and from which fields.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MoistureRecord {
-    /// How, in words: computed otherwise it is another quantity.
+    /// A description of the computation; a different one means a different quantity.
     pub computation: String,
-    /// The pressures of the levels that it is summed over, Pa, ascending; empty if it is not summed by Squall.
+    /// Pressures of the levels in the integral, Pa, ascending; empty if Squall does not integrate.
     pub levels_pa: Vec<f64>,
-    /// The names of the variables in the files.
+    /// Names of the variables in the files.
     pub variables: String,
     /// Their units in the files, in the same order.
     pub units: String,
 }
 
 impl MoistureRecord {
-    /// That of a series of times that have these channels, told without reading any; `None` if no time has what it is
-    /// computed from.
+    /// The record for a series whose times have these channels, determined without reading fields; `None` if no time
+    /// has the necessary fields.
     ///
     /// # Errors
-    /// [`ClimateError::MoistureDiffers`] naming the first time whose moisture is another than before.
+    /// [`ClimateError::MoistureDiffers`] with the first time whose moisture differs from that of earlier times.
     pub fn of_series(
         archive: &Archive,
         moisture: Moisture,
@@ -32,7 +33,7 @@ impl MoistureRecord {
     ) -> Result<Option<Self>> {
         let mut first: Option<Self> = None;
         for index in archive.times_of_makes() {
-            // Such a time is refused, or left out, where it is read.
+            // Reading rejects or skips this time.
             if archive.check_has(index, channels).is_err() {
                 continue;
             }
@@ -54,7 +55,7 @@ impl MoistureRecord {
         Ok(first)
     }
 
-    /// That of one time, which is found as [`crate::detect::DetectFields::read`] finds the moisture itself.
+    /// The record for one time, by the same rules by which [`crate::detect::DetectFields::read`] selects fields.
     fn at(archive: &Archive, index: usize, moisture: Moisture) -> Option<Self> {
         match moisture {
             Moisture::ColumnWater => of_column_water(archive, index),
@@ -88,8 +89,8 @@ impl MoistureRecord {
         }
     }
 
-    /// What makes another a different quantity, if anything: what that is, this one's and the other's. Names and units
-    /// do not: fields of all names come in one unit.
+    /// How another record describes a different quantity, if it does: what differs, its value here and its value there.
+    /// Names and units do not matter, because fields are converted to one unit.
     pub(super) fn difference(&self, other: &Self) -> Option<(&'static str, String, String)> {
         if self.computation != other.computation {
             let [own, others] = [self, other].map(|record| record.computation.clone());
@@ -103,7 +104,7 @@ impl MoistureRecord {
     }
 }
 
-/// Their number and pressures, for people.
+/// Describes the number of levels and their pressures.
 fn words_of_levels(levels_pa: &[f64]) -> String {
     let hpa: Vec<String> = (levels_pa.iter().map(|pa| pa / 100.0))
         .map(|hpa| hpa.to_string())
@@ -111,7 +112,7 @@ fn words_of_levels(levels_pa: &[f64]) -> String {
     format!("{} ({} hPa)", hpa.len(), hpa.join(", "))
 }
 
-/// Which levels of a column count.
+/// Describes which levels of a column are integrated.
 fn which_levels(has_surface: bool) -> &'static str {
     if has_surface {
         "those above the ground, which surface pressure tells"
@@ -170,7 +171,7 @@ mod tests {
     use super::*;
     use squall_data::archive::on_library_thread;
 
-    /// What is told of a file that has these fields, by name and unit, and perhaps humidity on three levels.
+    /// The record for a file with these fields (name, unit), and optionally humidity on three levels.
     fn told(
         moisture: Moisture,
         fields: &[(&str, &str)],
@@ -237,7 +238,7 @@ mod tests {
         let proxy = TransportSource::Proxy.describe();
         assert!(moved.computation.starts_with(proxy), "{moved:?}");
         assert_eq!(moved.variables, "TMQ, U850, V850");
-        // Of a column that is summed it is another quantity; without winds on levels there is no transport over them.
+        // An integrated column is a different quantity; without winds on levels, transport cannot be integrated.
         let on_levels = told(Transport, &[east, north], true).unwrap();
         assert!(on_levels.computation.starts_with(proxy), "{on_levels:?}");
         assert_eq!(on_levels.levels_pa, summed.levels_pa);

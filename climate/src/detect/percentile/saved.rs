@@ -1,8 +1,9 @@
-//! The thresholds of one climate, saved for other runs: rivers of two climates are compared by the thresholds of one.
+//! The thresholds of one climate, saved for other runs, so that rivers of two climates can be compared by the same
+//! thresholds.
 //!
 //! # Source
 //! Payne et al. 2020 (Nat. Rev. Earth Environ. 1, 143-157) and O'Brien et al. 2022 (J. Geophys. Res. Atmos. 127,
-//! e2021JD036013) on what thresholds of the present and of each climate do to changes of rivers.
+//! e2021JD036013) on how changes of rivers depend on whether thresholds are those of the present or of each climate.
 
 use super::climatology::MonthlyThresholds;
 use super::month_of;
@@ -15,7 +16,7 @@ use squall_data::{LatLonGrid, Time, wire};
 use std::path::Path;
 use std::sync::Arc;
 
-/// From which data a climatology was made, in words for files and people.
+/// The data from which a climatology was computed, as text for files and users.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClimateOrigin {
     /// The files.
@@ -24,20 +25,20 @@ pub struct ClimateOrigin {
     pub span: [String; 2],
     /// The calendar, by its CF name.
     pub calendar: String,
-    /// Where the transport comes from, as [`TransportSource::describe`] says it; `None` of column water.
+    /// Source of the transport, by [`TransportSource::describe`]; `None` for column water.
     pub transport: Option<String>,
-    /// How moisture was computed, and from what; `None` if that was not noted.
+    /// How moisture was computed; `None` if not recorded.
     pub moisture: Option<MoistureRecord>,
 }
 
-/// What moisture must exceed in rivers of a climate, with all that tells whether other runs can be judged by it.
+/// Thresholds of moisture in rivers of one climate, with the metadata to check whether they apply to another run.
 ///
-/// It is applied on its own grid alone: then a run that is judged by its own climatology, saved and read back, has the
-/// masks of the run that made it, bit for bit.
+/// They apply on their own grid only. A run with its own climatology, saved and read back, therefore gives the same
+/// masks bit for bit.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedClimatology {
     thresholds: Arc<MonthlyThresholds>,
-    /// Of these the [`numbers`] are the climatology's, all others are not in use.
+    /// Only its [`numbers`] are the climatology's; other fields are unused.
     rules: PercentileThresholds,
     grid: Arc<LatLonGrid>,
     origin: ClimateOrigin,
@@ -45,10 +46,10 @@ pub struct SavedClimatology {
 }
 
 impl SavedClimatology {
-    /// The climatology of these thresholds, which were made by these rules on this grid.
+    /// Creates the climatology from thresholds that these rules gave on this grid.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if the thresholds have no bytes, which would be a bug.
+    /// [`ClimateError::Data`] if the thresholds cannot be serialised, which would be a bug.
     pub fn new(
         thresholds: Arc<MonthlyThresholds>,
         rules: &PercentileThresholds,
@@ -71,27 +72,27 @@ impl SavedClimatology {
         })
     }
 
-    /// What moisture must exceed.
+    /// The thresholds of moisture.
     pub fn thresholds(&self) -> &Arc<MonthlyThresholds> {
         &self.thresholds
     }
 
-    /// The rules that made it.
+    /// The rules from which it was computed.
     pub(super) fn rules(&self) -> &PercentileThresholds {
         &self.rules
     }
 
-    /// Its grid.
+    /// The grid.
     pub(super) fn grid(&self) -> &LatLonGrid {
         &self.grid
     }
 
-    /// Of what it is.
+    /// The data from which it was computed.
     pub(super) fn origin(&self) -> &ClimateOrigin {
         &self.origin
     }
 
-    /// A line that tells it from all others: a hash of the thresholds, and of what they are.
+    /// A one-line description with a hash of the thresholds that identifies it.
     pub fn describe(&self) -> String {
         let ClimateOrigin {
             input,
@@ -106,8 +107,8 @@ impl SavedClimatology {
         )
     }
 
-    /// The first number of its own for which `is_set` says that a user has set it, and which is another with the user:
-    /// its key, the climatology's and the user's.
+    /// The first parameter that the user has set (`is_set`) to another value than the climatology's: its key, the
+    /// climatology's value and the user's.
     pub fn contradiction(
         &self,
         own: &PercentileThresholds,
@@ -120,12 +121,12 @@ impl SavedClimatology {
             .find(|(key, its, own)| its != own && is_set(key))
     }
 
-    /// Gives rules its own numbers: moisture, percentile, floor, months about each month, and size of blocks.
+    /// Copies its parameters into `rules`: moisture, percentile, floor, months around each month, and block size.
     pub fn rule(&self, rules: &mut PercentileThresholds) {
         give_numbers(&self.rules, rules);
     }
 
-    /// Refuses fields on another grid, or at times of months of which it, read from `path`, has no thresholds.
+    /// Rejects fields on another grid, or in months without thresholds; `path` is the climatology's file.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -147,7 +148,8 @@ impl SavedClimatology {
         Err(refused(path, "months", expected, words_of_months(&has)))
     }
 
-    /// Refuses fields whose moisture moves by another source: no threshold is that of two.
+    /// Rejects fields whose transport comes from another source, because thresholds only apply to the source they were
+    /// computed from.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -161,8 +163,8 @@ impl SavedClimatology {
         }
     }
 
-    /// Refuses fields whose moisture is computed otherwise, or over other levels; a sentence of what else a user should
-    /// know: that this cannot be told, or that the variables have other names.
+    /// Rejects fields whose moisture is computed in another way or over other levels. Returns a warning if this cannot
+    /// be checked, or if the variables have other names.
     ///
     /// # Errors
     /// [`ClimateError::Climatology`].
@@ -190,7 +192,7 @@ impl SavedClimatology {
     }
 }
 
-/// The error of a climatology that cannot be used.
+/// The error for a climatology that cannot be used.
 pub(super) fn refused(
     path: &Path,
     what: impl Into<String>,
@@ -205,7 +207,7 @@ pub(super) fn refused(
     }
 }
 
-/// Makes the [`numbers`] of the second those of the first.
+/// Copies the [`numbers`] from `from` to `to`.
 fn give_numbers(from: &PercentileThresholds, to: &mut PercentileThresholds) {
     to.moisture = from.moisture;
     to.percentile = from.percentile;
@@ -214,12 +216,12 @@ fn give_numbers(from: &PercentileThresholds, to: &mut PercentileThresholds) {
     to.climatology_spacing_deg = from.climatology_spacing_deg;
 }
 
-/// The numbers that thresholds of a climate follow from, by their keys.
+/// The parameters that determine the thresholds of a climate, with their keys.
 fn numbers(rules: &PercentileThresholds) -> [(&'static str, String); 5] {
     numbers_for(rules, rules.moisture)
 }
 
-/// The same with the floor of this moisture.
+/// The same parameters with the floor for `moisture`.
 fn numbers_for(rules: &PercentileThresholds, moisture: Moisture) -> [(&'static str, String); 5] {
     let of_moisture = PercentileThresholds {
         moisture,
@@ -244,7 +246,7 @@ mod tests {
     use ndarray::Array2;
     use squall_data::Calendar;
 
-    /// Moisture of three levels.
+    /// Moisture on three levels.
     fn moisture() -> MoistureRecord {
         MoistureRecord {
             computation: "a sum".into(),
@@ -254,7 +256,7 @@ mod tests {
         }
     }
 
-    /// A climatology of August in which everything is 300.
+    /// A climatology of August whose thresholds are all 300.
     fn august(rules: &PercentileThresholds, grid: &Arc<LatLonGrid>) -> SavedClimatology {
         let mut climatology = TransportClimatology::new(rules, grid);
         let plane = Array2::from_elem(grid.shape(), 300.0f32);
@@ -331,7 +333,7 @@ mod tests {
             climatology.contradiction(own, |key| set.contains(&key))
         };
         assert_eq!(said(&own, &[]), None);
-        // Other numbers are not its own.
+        // Other parameters are not the climatology's.
         assert_eq!(said(&own, &["min_length_km", "min_transport_kg_m_s"]), None);
         for (key, its, own_number) in [
             ("moisture", "column_water", "transport"),
@@ -358,7 +360,7 @@ mod tests {
         let path = Path::new("d/percentile_thresholds.nc");
         let own = moisture();
         assert_eq!(climatology.check_moisture(path, &own).unwrap(), None);
-        // The same level through another unit of pressure; another unit of humidity, which is converted.
+        // The same level in another unit of pressure; humidity in another unit, which is converted.
         let mut same = own.clone();
         same.levels_pa[1] = 85_000.01;
         same.units = "g kg-1, m s-1, m s-1".into();

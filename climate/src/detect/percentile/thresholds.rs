@@ -1,10 +1,10 @@
-//! The numbers of the percentile detector, with units and sources.
+//! The thresholds of the percentile detector, with units and sources.
 
 use crate::error::Result;
 use crate::label::{check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 
-/// What is unusual in a river.
+/// The field whose percentiles define a river.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moisture {
@@ -26,12 +26,12 @@ impl Moisture {
         }
     }
 
-    /// That of a name, if there is one.
+    /// The variant of this name, if there is one.
     pub(super) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|known| known.name() == name)
     }
 
-    /// The unit.
+    /// The unit of the field.
     pub(super) fn units(self) -> &'static str {
         match self {
             Self::Transport => "kg m-1 s-1",
@@ -39,7 +39,7 @@ impl Moisture {
         }
     }
 
-    /// The key of what it must exceed whatever is usual.
+    /// The key of the absolute threshold.
     pub(super) fn floor_key(self) -> &'static str {
         match self {
             Self::Transport => "min_transport_kg_m_s",
@@ -51,37 +51,37 @@ impl Moisture {
 /// Criteria for atmospheric rivers by percentile and geometry.
 ///
 /// # Source
-/// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2. As there, but for two things: the thresholds are
-/// taken over blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had
-/// 1.5 degrees); and areas that fail the geometry are dropped, not searched again with higher percentiles (their
-/// version 2, 2018). With column water instead of transport the floor is the 2 cm of Ralph, Neiman and Wick 2004 (Mon.
-/// Weather Rev. 132, 1721-1745); directions stay those of transport.
+/// Guan and Waliser 2015 (JGR Atmos. 120, 12514-12535), section 2, with two differences. Thresholds are computed over
+/// blocks of [`Self::climatology_spacing_deg`], not over single cells of finer grids (their fields had 1.5 degrees).
+/// Areas that fail the geometry are dropped, not searched again with higher percentiles (their version 2, 2018). With
+/// column water instead of transport, the floor is the 2 cm of Ralph, Neiman and Wick 2004 (Mon. Weather Rev. 132,
+/// 1721-1745); directions are still those of transport.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PercentileThresholds {
-    /// What must be unusual.
+    /// The field whose percentiles define a river.
     pub moisture: Moisture,
-    /// It must exceed this percentile of its place and season, 0 to 100 ...
+    /// Minimum percentile of its place and season, 0 to 100 ...
     pub percentile: f64,
-    /// ... and this, kg m-1 s-1, if it is transport ...
+    /// ... and minimum of transport, kg m-1 s-1 ...
     pub min_transport_kg_m_s: f64,
-    /// ... or this, kg m-2, if it is column water.
+    /// ... or of column water, kg m-2.
     pub min_column_water_kg_m2: f64,
-    /// The season of a month: so many months before and after it.
+    /// Number of months before and after each month that form its season.
     pub window_months: usize,
-    /// Size of the blocks of cells that share a climatology, degrees: bounds memory on fine grids.
+    /// Size of the blocks of cells that share a climatology, degrees; bounds memory on fine grids.
     pub climatology_spacing_deg: f64,
-    /// Least number of times that a season must have.
+    /// Minimum number of times in a season.
     pub min_times: u32,
-    /// Length must exceed this, km.
+    /// Minimum length, km.
     pub min_length_km: f64,
-    /// Length over width must exceed this.
+    /// Minimum ratio of length to width.
     pub min_length_over_width: f64,
-    /// Share of the area whose transport may point more than [`Self::max_deviation_deg`] away from the mean.
+    /// Maximum share of the area whose transport deviates by more than [`Self::max_deviation_deg`] from the mean.
     pub max_deviating_share: f64,
-    /// Largest angle between transports of cells and their mean, and between the mean and the long axis, degrees.
+    /// Maximum angle between the transport of a cell and the mean, and between the mean and the long axis, degrees.
     pub max_deviation_deg: f64,
-    /// The mean poleward transport must exceed this, kg m-1 s-1.
+    /// Minimum mean poleward transport, kg m-1 s-1.
     pub min_poleward_kg_m_s: f64,
 }
 
@@ -105,7 +105,7 @@ impl Default for PercentileThresholds {
 }
 
 impl PercentileThresholds {
-    /// What moisture must exceed whatever is usual.
+    /// The absolute threshold of moisture.
     pub(super) fn floor(&self) -> f64 {
         match self.moisture {
             Moisture::Transport => self.min_transport_kg_m_s,
@@ -113,7 +113,7 @@ impl PercentileThresholds {
         }
     }
 
-    /// What moisture must exceed whatever is usual, to be changed.
+    /// The absolute threshold of moisture, mutable.
     pub(super) fn floor_mut(&mut self) -> &mut f64 {
         match self.moisture {
             Moisture::Transport => &mut self.min_transport_kg_m_s,
@@ -122,7 +122,7 @@ impl PercentileThresholds {
     }
 
     /// # Errors
-    /// [`crate::ClimateError::Invalid`] if a number makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a parameter is out of range.
     pub(super) fn check(&self) -> Result<()> {
         let bad = |name: &str, expected: &str, found: f64| {
             Err(invalid_threshold("percentile", name, expected, found))

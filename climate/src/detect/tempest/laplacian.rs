@@ -1,13 +1,13 @@
 //! The Laplacian of `DetectBlobs` as one stencil per row.
 //!
 //! # Source
-//! TempestExtremes `BuildLaplacianOperator` (`src/base/DataOp.cpp`), called as `_LAPLACIAN{points,degrees}`: on the
-//! circle of some radius about a cell, equally spaced points beginning in the west; each is replaced by the nearest
-//! cell (a cell counts once, the middle one not at all); the sum of 4/n · (f − f₀) / d², d the great-circle distance of
+//! TempestExtremes `BuildLaplacianOperator` (`src/base/DataOp.cpp`), called as `_LAPLACIAN{points,degrees}`. Equally
+//! spaced points on a circle around a cell, starting in the west, are each replaced by the nearest cell; duplicates and
+//! the centre cell are skipped. The result is the sum of 4/n · (f − f₀) / d², where d is the great-circle distance of
 //! that cell in radians.
 //!
-//! There it is a sparse matrix with a search tree for every cell. On a latitude-longitude grid the nearest cells of all
-//! cells of a row are the same but for a shift, so that a plane costs n + 1 passes over its rows.
+//! The original is a sparse matrix, built with a tree search for every cell. On a latitude-longitude grid the nearest
+//! cells are the same for all cells of a row except for a shift, so a field costs n + 1 passes over its rows.
 
 use crate::events::is_pole;
 use ndarray::ArrayView2;
@@ -32,13 +32,13 @@ struct Stencil {
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Tap {
     row: usize,
-    /// Columns to the east.
+    /// Number of columns to the east.
     shift: isize,
     weight: f32,
 }
 
 impl Laplacian {
-    /// The operator of so many points on a circle of `radius_deg`.
+    /// The operator with `points` points on a circle of `radius_deg`.
     pub(super) fn new(grid: &LatLonGrid, points: usize, radius_deg: f64) -> Self {
         let rows = (0..grid.shape().0)
             .into_par_iter()
@@ -51,8 +51,8 @@ impl Laplacian {
         }
     }
 
-    /// One row of the Laplacian on the unit sphere (units of the field per radian squared). NaN where the circle meets a
-    /// missing value or leaves a regional grid.
+    /// One row of the Laplacian on the unit sphere (units of the field per radian squared). NaN where the circle
+    /// includes a missing value or leaves a regional grid.
     pub(super) fn row(&self, field: ArrayView2<'_, f32>, j: usize, out: &mut [f32]) {
         let stencil = &self.rows[j];
         for (out, &value) in out.iter_mut().zip(field.row(j)) {
@@ -112,7 +112,7 @@ fn stencil(grid: &LatLonGrid, j: usize, points: usize, radius: f64) -> Stencil {
         ];
         let length = target.iter().map(|v| v * v).sum::<f64>().sqrt();
         let target = target.map(|v| v / length);
-        // What is left of a circle is no mean: as in the east and the west, there is no value.
+        // An incomplete circle gives no value, as at the eastern and western edges.
         let Some((row, shift)) = nearest(grid, j, target) else {
             return Stencil {
                 centre: f32::NAN,
@@ -139,7 +139,7 @@ fn stencil(grid: &LatLonGrid, j: usize, points: usize, radius: f64) -> Stencil {
     }
 }
 
-/// The unit vector of a cell some columns east of the meridian at 0.
+/// The unit vector of a cell `shift` columns east of the zero meridian.
 fn cell(grid: &LatLonGrid, row: usize, shift: isize) -> [f64; 3] {
     let (sin_lat, cos_lat) = grid.lat_deg()[row].to_radians().sin_cos();
     let (sin_lon, cos_lon) = (shift as f64 * grid.lon_spacing_deg())
@@ -153,15 +153,15 @@ fn chord(a: [f64; 3], b: [f64; 3]) -> f64 {
     squares.sum::<f64>().sqrt()
 }
 
-/// The cell nearest to a place, as row and columns east of row `j`'s cell. Equally near ones: the one nearer to the
-/// equator, then the one in the hemisphere of row `j`, so that north and south mirror each other.
+/// The cell nearest to a position, as row and number of columns east of the cell in row `j`. Ties go to the cell nearer
+/// to the equator, then to the one in the hemisphere of row `j`, so that north and south mirror each other.
 fn nearest(grid: &LatLonGrid, j: usize, target: [f64; 3]) -> Option<(usize, isize)> {
     let lat = target[2].clamp(-1.0, 1.0).asin().to_degrees();
     let columns_east = target[1].atan2(target[0]).to_degrees() / grid.lon_spacing_deg();
-    // Halves are rounded away from zero; noise of the last bits must not decide.
+    // Halves are rounded away from zero; the first rounding removes noise in the last bits.
     let shift = ((columns_east * 1e6).round() / 1e6).round() as isize;
     let shift = match grid.is_periodic() {
-        // Half way around is one column, whichever way.
+        // Half the circle is the same column in either direction.
         true if 2 * shift.unsigned_abs() == grid.shape().1 => shift.abs(),
         _ => shift,
     };
@@ -169,8 +169,8 @@ fn nearest(grid: &LatLonGrid, j: usize, target: [f64; 3]) -> Option<(usize, isiz
     let rows = grid.lat_deg();
     let first = rows.partition_point(|&row| row < lat - margin);
     let last = rows.partition_point(|&row| row <= lat + margin);
-    // A place beyond the edge of a regional grid has no cell; TempestExtremes takes the edge's. Beyond the last row of a
-    // Gaussian grid is the pole.
+    // A position beyond the edge of a regional grid has no cell; TempestExtremes uses the cell at the edge. Beyond the
+    // last row of a Gaussian grid lies the pole.
     let bounds = grid.lat_bounds_deg();
     let (south, north) = (bounds[0], bounds[rows.len()]);
     if lat < south - 1e-9 && !is_pole(south, grid) || lat > north + 1e-9 && !is_pole(north, grid) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn spherical_harmonics_are_its_eigenfunctions() {
-        // The mean of a harmonic of degree l on a circle of radius d is P_l(cos d) times its middle.
+        // The mean of a harmonic of degree l on a circle of radius d is P_l(cos d) times the value at the centre.
         let grid = LatLonGrid::global(721, 1440).unwrap();
         let d = 10f64.to_radians();
         let operator = Laplacian::new(&grid, 8, 10.0);
@@ -234,7 +234,7 @@ mod tests {
         ];
         for (harmonic, mean, eigenvalue) in cases {
             let expected = 4.0 * (mean - 1.0) / d.powi(2);
-            // The circle is ten degrees wide: a few percent less than the true operator.
+            // The circle is ten degrees wide: a few percent less than the exact operator.
             assert!((expected / eigenvalue - 1.0).abs() < 0.02);
             let found = operator.apply(plane(&grid, harmonic).view());
             let right = plane(&grid, |lat, lon| expected * harmonic(lat, lon));
@@ -242,15 +242,15 @@ mod tests {
                 .indexed_iter()
                 .filter(|((j, _), _)| (60..661).contains(j))
                 .fold(0f32, |w, (_, e)| w.max(e.abs()));
-            // A cell may lie an eighth of a degree off its point in either direction, which weighs 16.4 · 0.0031 ·
-            // gradient (up to 2) for each of the eight, if all were off to one side 0.8; they are not.
+            // A cell may be off its point by an eighth of a degree in either direction, which contributes 16.4 · 0.0031
+            // · gradient (up to 2) for each of the eight: 0.8 if all were off to the same side, which they are not.
             assert!(worst < 0.2, "{worst}");
         }
     }
 
     #[test]
     fn it_is_the_sum_over_nearest_cells_by_brute_force() {
-        // Spacings of which ten degrees are no half multiple: no two cells are equally near.
+        // Ten degrees are no half-integer multiple of these spacings, so no two cells are equally near.
         let grid = LatLonGrid::global(47, 91).unwrap();
         let field = plane(&grid, |lat, lon| {
             (3.0 * lat).sin() + (5.0 * lon).cos() * lat.cos() + 0.3 * (7.0 * lat + 2.0 * lon).sin()
@@ -341,7 +341,7 @@ mod tests {
         assert!(found[[5, 30]].is_nan() && found[[35, 30]].is_nan());
     }
 
-    /// A slope has no curvature; the southern half of its circle alone has.
+    /// A slope has no curvature, but the southern half of its circle alone does.
     #[test]
     fn a_slope_at_the_northern_edge_is_no_ridge() {
         let lat: Vec<f64> = (0..61).map(|j| f64::from(j) - 10.0).collect();

@@ -1,11 +1,10 @@
 //! The recipes of TempestExtremes: cyclones by closed contours, rivers by the Laplacian of vapour transport.
 //!
 //! # Source
-//! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers; the
-//! rules themselves from the program's source. What differs: where the files lack 300 and 500 hPa the warm core is
-//! judged by 250 and 500 hPa, or by the channels ([`super::WarmCore`]); transport may be a stand-in
-//! ([`super::VapourTransport::proxy`]); edges of regional grids are open, not walls, unless
-//! [`NodeThresholds::domain_edge`] says so.
+//! Ullrich et al. 2021, "TempestExtremes v2.1", GMD 14, 5023-5048; McClenny et al. 2020 (JGR 125) for the rivers;
+//! details from the program's source. Differences: if files lack 300 and 500 hPa, the warm core is detected by 250 and
+//! 500 hPa or by the channels ([`super::WarmCore`]); transport may be a proxy ([`super::VapourTransport::proxy`]);
+//! edges of regional grids are open, not walls, unless [`NodeThresholds::domain_edge`] says otherwise.
 
 mod laplacian;
 mod nodes;
@@ -44,10 +43,10 @@ pub struct TempestDetector {
 }
 
 impl TempestDetector {
-    /// The recipes for a grid; stencils are made once.
+    /// Creates the detector for a grid and computes its stencils.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Invalid`] if a threshold makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a threshold is out of range.
     pub fn new(thresholds: &TempestThresholds, grid: Arc<LatLonGrid>) -> Result<Self> {
         thresholds.check()?;
         let mut thresholds = thresholds.clone();
@@ -64,12 +63,13 @@ impl TempestDetector {
         })
     }
 
-    /// The numbers in use on this grid.
+    /// The thresholds in use on this grid.
     pub fn thresholds(&self) -> &TempestThresholds {
         &self.thresholds
     }
 
-    /// Whether these times are too far apart for any track, and the series so long that no storm stands without one.
+    /// Whether these times are too far apart to join any track, and the series so long that no storm is accepted
+    /// without one.
     pub(super) fn never_joins(&self, times: &[Time]) -> bool {
         let stitch = &self.thresholds.stitch;
         never_joined(times, stitch.max_gap_hours, stitch.min_duration_hours)
@@ -80,8 +80,8 @@ impl TempestDetector {
         Stitcher::new(&self.thresholds.stitch)
     }
 
-    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and the thickness of the upper
-    /// layer or T200, T500, Z200 and Z1000.
+    /// The lows with a warm core at one time, from south to north. Needs PSL, UBOT, VBOT, and either the thickness of
+    /// the upper layer or T200, T500, Z200 and Z1000.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
@@ -90,10 +90,10 @@ impl TempestDetector {
         nodes::nodes(fields, &self.thresholds.node)
     }
 
-    /// The rivers of a transport, kg m-1 s-1, each as runs sorted by row and column, in scan order.
+    /// The rivers in a field of transport, kg m-1 s-1, in scan order; each as runs sorted by row and column.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.
+    /// [`crate::ClimateError::Mismatch`] if the field does not have the grid's shape.
     pub fn rivers(&self, transport: ArrayView2<'_, f32>) -> Result<Vec<Vec<Run>>> {
         check_shape("vapour transport", &transport, &self.grid)?;
         let (rows, columns) = self.grid.shape();
@@ -129,8 +129,8 @@ impl TempestDetector {
 
     /// The mask and the objects of one time, given its cyclones.
     ///
-    /// A cyclone's cells are those inside its closed contour of pressure (`NodeFileFilter --bycontour`); cells near a
-    /// cyclone are no river.
+    /// A cyclone's cells are those inside its closed contour of pressure (`NodeFileFilter --bycontour`). Cells near a
+    /// cyclone do not count as rivers.
     ///
     /// # Errors
     /// [`crate::ClimateError::MissingField`] or [`crate::ClimateError::Mismatch`].
@@ -187,7 +187,7 @@ fn clear_disc(codes: &mut Array2<u8>, grid: &LatLonGrid, centre: (usize, usize),
     }
 }
 
-/// Cells in any order as runs.
+/// Converts cells in any order to runs.
 fn runs_of(mut cells: Vec<(usize, usize)>) -> Vec<Run> {
     cells.sort_unstable();
     let mut runs: Vec<Run> = Vec::new();
@@ -215,8 +215,8 @@ mod tests {
         Arc::new(LatLonGrid::global(181, 360).unwrap())
     }
 
-    /// A ridge of 500 kg m-1 s-1 all around the globe at one latitude. Its Laplacian by eight points at 10 degrees is
-    /// about 16.4 · (2 · (0 − 500) + 4 · (23 − 500)) = −48,000 on its crest.
+    /// A ridge of 500 kg m-1 s-1 around the globe at one latitude. Its Laplacian by eight points at 10 degrees is about
+    /// 16.4 · (2 · (0 − 500) + 4 · (23 − 500)) = −48,000 on its crest.
     fn ridge(grid: &LatLonGrid, lat_deg: f64) -> Array2<f32> {
         Array2::from_shape_fn(grid.shape(), |(j, _)| {
             let off = (grid.lat_deg()[j] - lat_deg) / 4.0;
@@ -241,7 +241,7 @@ mod tests {
             assert_eq!(rivers(lat_deg, |r| r.max_laplacian = -40_000.0).len(), 1);
             assert!(rivers(lat_deg, |r| r.max_laplacian = -60_000.0).is_empty());
             assert!(rivers(lat_deg, |r| r.min_abs_latitude_deg = 46.0).is_empty());
-            // Six rows about 39.5 degrees: 667 km by 30,900 km, or 20.6 million km².
+            // Six rows around 39.5 degrees: 667 km by 30,900 km, or 20.6 million km².
             assert_eq!(rivers(lat_deg, |r| r.min_area_km2 = 19e6).len(), 1);
             assert!(rivers(lat_deg, |r| r.min_area_km2 = 22e6).is_empty());
         }
@@ -299,7 +299,7 @@ mod tests {
             (Class::AtmosphericRiver, None),
         ];
         assert_eq!(objects, expected);
-        // Without the cyclone it goes all around.
+        // Without the cyclone, the river circles the globe.
         let alone = detector.masks(&fields, &[]).unwrap();
         assert_eq!(alone.mask.codes[cell], 2);
     }

@@ -10,7 +10,7 @@ use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::{LatLonGrid, Snapshot, Variable};
 
-/// A low that passed all criteria of one time.
+/// A low that meets all criteria at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Node {
     /// Row and column of the pressure minimum.
@@ -23,14 +23,14 @@ pub struct Node {
     pub min_psl_pa: f64,
     /// Strongest lowest-level wind near it, m s-1; 0 if unknown.
     pub max_wind_m_s: f64,
-    /// Height of the ground there, m, where PS, PSL and TREFHT tell it.
+    /// Height of the ground there, m, if PS, PSL and TREFHT are available.
     pub surface_height_m: Option<f64>,
-    /// The track it belongs to; `None` before stitching, and where the input is too short to stitch.
+    /// Its track; `None` before stitching, and where the input is too short to stitch.
     pub track_id: Option<u64>,
 }
 
 impl Node {
-    /// The same as the labels of the DeepCAM recipe have it, for tables of objects.
+    /// Converts to a candidate of the DeepCAM recipe, for tables of objects.
     pub(super) fn as_candidate(&self) -> CycloneCandidate {
         CycloneCandidate {
             lat_deg: self.lat_deg,
@@ -47,10 +47,10 @@ impl Node {
     }
 }
 
-/// The lows with a closed contour that no deeper low is too close to, from south to north: all kinds of cyclones.
+/// The lows with a closed contour and no deeper low nearby, from south to north: cyclones of all kinds.
 ///
 /// # Errors
-/// [`crate::ClimateError::Mismatch`] if the plane is not of the grid's shape.
+/// [`crate::ClimateError::Mismatch`] if the field does not have the grid's shape.
 pub fn closed_lows(
     psl_pa: ArrayView2<'_, f32>,
     grid: &LatLonGrid,
@@ -67,9 +67,9 @@ pub fn closed_lows(
     Ok(criteria.find(psl_pa, grid))
 }
 
-/// The fields that tell a warm core.
+/// The fields that show a warm core.
 enum Core<'a> {
-    /// Height of 300 hPa above 500 hPa, as published, or that of 250 hPa.
+    /// Height of 300 hPa, as published, or of 250 hPa above 500 hPa.
     Upper(ArrayView2<'a, f32>),
     /// T200, T500, Z200, Z1000.
     Substitute([ArrayView2<'a, f32>; 4]),
@@ -91,7 +91,7 @@ impl<'a> Core<'a> {
     }
 
     fn is_warm(&self, walker: &mut Walker<'_>, low: (usize, usize), t: &NodeThresholds) -> bool {
-        // Maxima are searched for, and contours drawn, on the negative field.
+        // Maxima and their contours are searched for as minima of the negated field.
         let mut falls = |negative: &dyn Fn(usize, usize) -> f32, fall: f64| {
             let field = |j: usize, i: usize| negative(j, i);
             let top = walker.lowest_near(&field, low, t.core_search_deg);
@@ -108,7 +108,7 @@ impl<'a> Core<'a> {
     }
 }
 
-/// Whether a low has a warm core by the height of an upper pressure above 500 hPa.
+/// Whether a low has a warm core, by the height of an upper pressure level above 500 hPa.
 pub(in crate::detect) fn is_warm_above(
     upper_thickness_m: ArrayView2<'_, f32>,
     walker: &mut Walker<'_>,
@@ -149,7 +149,7 @@ pub(super) fn nodes(fields: &DetectFields, thresholds: &NodeThresholds) -> Resul
     Ok(warm.into_iter().map(describe).collect())
 }
 
-/// What tells the height of the ground, which is no channel.
+/// The fields from which the height of the ground is computed; it is not a channel itself.
 struct Ground<'a> {
     ps: ArrayView2<'a, f32>,
     psl: ArrayView2<'a, f32>,
@@ -165,7 +165,7 @@ impl<'a> Ground<'a> {
         })
     }
 
-    /// The inverse of the reduction to sea level: R/g · T · ln(PSL/PS), T that of the middle of the layer by 6.5 K/km.
+    /// Inverts the reduction to sea level: R/g · T · ln(PSL/PS), with T in the middle of the layer by 6.5 K/km.
     fn height_m(&self, cell: (usize, usize)) -> Option<f64> {
         let [ps, psl, t] = [&self.ps, &self.psl, &self.temperature].map(|f| f64::from(f[cell]));
         let depth = 29.27 * (psl / ps).ln();

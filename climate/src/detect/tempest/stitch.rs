@@ -1,4 +1,4 @@
-//! Nodes of successive times joined to tracks, with gaps: `StitchNodes`.
+//! Joins nodes of successive times to tracks, with gaps: `StitchNodes`.
 
 use super::nodes::Node;
 use super::thresholds::StitchThresholds;
@@ -12,16 +12,16 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 
 /// Joins nodes to tracks, time by time.
 ///
-/// Each node links to the nearest node of the first later time, no later than the longest gap, whose nearest node is
-/// within range. Where several link to one node, the track that began first (of those, from the south) goes on; the
-/// others end there and have the node too. A track stands if it lasts long enough and enough of its nodes have the
-/// wind, the latitude and the low ground asked for.
+/// Each node links to the nearest node of the first later time, within the maximum gap, at which the nearest node is
+/// within range. If several tracks link to one node, the one that began first (the southernmost of equals) continues;
+/// the others end with that node. A track is accepted if it lasts long enough and enough of its nodes meet the
+/// thresholds of wind, latitude and ground height.
 ///
-/// Memory holds the times of the longest gap, the tracks under way, and the points of those that stand.
+/// Memory holds the times within the maximum gap, the active tracks, and the points of accepted tracks.
 ///
 /// # Source
 /// TempestExtremes `GeneratePathSegmentsSetBasic` and `GeneratePathsBasic` (`src/nodes/StitchNodes.cpp`), which hold
-/// the whole series in memory. There a node counts for the thresholds whatever the time step; see
+/// the whole series in memory. There, thresholds count nodes regardless of the time step; see
 /// [`StitchThresholds::published_step_hours`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Stitcher {
@@ -32,18 +32,18 @@ pub(crate) struct Stitcher {
     begun: usize,
     span: Option<(Time, Time)>,
     last_index: usize,
-    /// From the time before the last to the last.
+    /// Hours between the last two times.
     step_hours: Option<f64>,
-    /// Storms of the first days, in case the input ends before a track can stand.
+    /// Storms of the first days, in case the input ends before a track can be accepted.
     early: Vec<(usize, Node)>,
 }
 
-/// A node of a track under way.
+/// A node of an active track.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct TrackNode {
     index: usize,
     time: Time,
-    /// To the times of the series before and after it; none at an end.
+    /// Hours to the previous and the next time of the series; `None` at the ends.
     steps_hours: [Option<f64>; 2],
     node: Node,
 }
@@ -51,7 +51,7 @@ struct TrackNode {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Slice {
     time: Time,
-    /// Each with the track it is the tip of; `None` once linked.
+    /// Each node with the track that it ends; `None` once linked.
     tips: Vec<(Node, Option<usize>)>,
 }
 
@@ -65,7 +65,7 @@ impl Point for Node {
 }
 
 impl Stitcher {
-    /// No track yet.
+    /// An empty set of tracks.
     pub fn new(thresholds: &StitchThresholds) -> Self {
         Self {
             thresholds: thresholds.clone(),
@@ -80,7 +80,7 @@ impl Stitcher {
         }
     }
 
-    /// Takes the nodes of the next time; `index` is what [`Accepted::at`] will know the time by.
+    /// Adds the nodes of the next time; [`Accepted::at`] returns them by `index`.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the time or the index is not later than the one before.
@@ -142,7 +142,7 @@ impl Stitcher {
         Ok(())
     }
 
-    /// The cyclones. Tracks are numbered from 1 in the order in which they began, then from south to north.
+    /// The accepted cyclones. Tracks are numbered from 1 in the order in which they began, then from south to north.
     pub fn finish(mut self) -> Accepted<Node> {
         let untracked = self.span.is_some() && self.too_short();
         if untracked {
@@ -155,7 +155,7 @@ impl Stitcher {
             self.settled.decided_before(self.begun);
         }
         let mut accepted = self.settled.accepted(untracked);
-        // A node that two tracks share is one cyclone: of the older track.
+        // A node shared by two tracks is one cyclone; it belongs to the older track.
         for nodes in accepted.by_index.values_mut() {
             let mut cells = HashSet::new();
             nodes.retain(|node| cells.insert(node.cell));
@@ -163,14 +163,14 @@ impl Stitcher {
         accepted
     }
 
-    /// Whether no track could have lasted long enough yet.
+    /// Whether the series is still too short for any track.
     fn too_short(&self) -> bool {
         self.span.is_none_or(|(first, last)| {
             last.hours_since(first) < self.thresholds.min_duration_hours
         })
     }
 
-    /// Ends the tracks whose tip lies too far back.
+    /// Ends the tracks whose last node is too old.
     fn forget(&mut self, now: Time) {
         while let Some(slice) = self.recent.front() {
             if now.hours_since(slice.time) <= self.thresholds.max_gap_hours + 1e-9 {
@@ -182,7 +182,7 @@ impl Stitcher {
         }
     }
 
-    /// The tracks that come to each node.
+    /// The tracks that link to each node.
     fn link(&mut self, nodes: &[Node]) -> Vec<Vec<usize>> {
         let mut arrivals = vec![Vec::new(); nodes.len()];
         for (tip, track) in self.recent.iter_mut().flat_map(|slice| &mut slice.tips) {
@@ -218,7 +218,7 @@ impl Stitcher {
         let needed_hours = t.threshold_points as f64 * t.published_step_hours;
         let mut passed_hours = [0.0; 3];
         for point in &points {
-            // A step over which no track goes is a hole of the series.
+            // A step longer than the maximum gap is a hole in the series.
             let stands_for = half_of_both(point.steps_hours, t.max_gap_hours);
             let stands_for = stands_for.unwrap_or(t.published_step_hours);
             for (sum, passed) in passed_hours.iter_mut().zip(passes(&point.node, t)) {
@@ -234,7 +234,7 @@ impl Stitcher {
     }
 }
 
-/// Wind, latitude and ground of a node.
+/// Whether a node meets the thresholds of wind, latitude and ground height.
 fn passes(node: &Node, t: &StitchThresholds) -> [bool; 3] {
     [
         node.max_wind_m_s >= t.min_wind_m_s,
@@ -284,7 +284,7 @@ mod tests {
         };
         assert_eq!((seen(10).tracks, seen(10).points()), (1, 10));
         assert_eq!(seen(9).points(), 0);
-        // Three-hourly: 54 hours are nineteen nodes, ten six-hourly nodes are twenty.
+        // Three-hourly: 54 hours are nineteen nodes; ten six-hourly nodes correspond to twenty.
         let seen = |n: i64| {
             stitch(3, 40, |k| {
                 if k < n {
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn a_node_counts_by_the_time_it_stands_for() {
-        // Six-hourly times, with others at these hours; a storm that ends at one of them.
+        // Six-hourly times, with additional ones at these hours; the storm ends at the last hour.
         let tracks = |more: &[i64], last_hour: i64| {
             let mut hours: Vec<i64> = (0..30).map(|k| 6 * k).chain(more.to_vec()).collect();
             hours.sort_unstable();
@@ -317,7 +317,7 @@ mod tests {
             stitcher.finish().tracks
         };
         assert_eq!((tracks(&[], 54), tracks(&[], 48)), (1, 0));
-        // One time an hour after another makes no difference, before the storm's time nor in it.
+        // One additional time makes no difference, neither before the storm nor during it.
         assert_eq!(
             (tracks(&[103], 54), tracks(&[19], 54), tracks(&[19], 48)),
             (1, 1, 0)
@@ -331,7 +331,7 @@ mod tests {
 
     #[test]
     fn steps_of_six_and_twelve_hours_make_no_storm_longer() {
-        // A storm that is seen until an hour of a series with these steps, time after time.
+        // A storm until `last_hour`, in a series that repeats these steps.
         let tracks = |steps: &[i64], last_hour: i64| {
             let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
             let mut stitcher = Stitcher::new(&StitchThresholds::default());

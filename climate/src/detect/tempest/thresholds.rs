@@ -1,4 +1,4 @@
-//! The numbers of the TempestExtremes recipes, with units and sources.
+//! The thresholds of the TempestExtremes recipes, with units and sources.
 
 use crate::closed_low::DomainEdge;
 use crate::error::Result;
@@ -8,7 +8,7 @@ use crate::label::{check_count, check_numbers, invalid_threshold};
 use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 
-/// Which lows are nodes: `DetectNodes`.
+/// Criteria for nodes: `DetectNodes`.
 ///
 /// # Source
 /// Ullrich et al. 2021 (GMD 14, 5023-5048), the recommended command for tropical cyclones:
@@ -17,35 +17,35 @@ use squall_data::LatLonGrid;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NodeThresholds {
-    /// Sea-level pressure rises by this, Pa ...
+    /// Minimum rise of sea-level pressure, Pa ...
     pub contour_rise_pa: f64,
-    /// ... on a closed contour nowhere farther from the minimum than this, degrees of a great circle.
+    /// ... on a closed contour within this great-circle distance of the minimum, degrees.
     pub contour_radius_deg: f64,
-    /// Of two minima closer than this the deeper one stays, degrees.
+    /// Of two minima closer than this, only the deeper one is kept, degrees.
     pub merge_distance_deg: f64,
-    /// The thickness from 500 to 300 hPa, or where that is lacking to 250 hPa ([`crate::detect::WarmCore`]), falls by
-    /// this, m of geopotential height (58.8 m² s-2) ...
+    /// Minimum fall of the thickness from 500 to 300 hPa, or else to 250 hPa ([`crate::detect::WarmCore`]), m of
+    /// geopotential height (58.8 m² s-2) ...
     pub upper_thickness_fall_m: f64,
-    /// Where the files lack both: the mean temperature of 200 and 500 hPa falls by this, K ...
+    /// If files lack both: minimum fall of the mean temperature of 200 and 500 hPa, K ...
     ///
-    /// The fall of 6 m is one of 0.40 K in the mean virtual temperature of the layer: g/R · 6 m / ln(500/300).
+    /// A fall of 6 m corresponds to 0.40 K in the layer's mean virtual temperature: g/R · 6 m / ln(500/300).
     pub substitute_fall_k: f64,
-    /// ... and the thickness from 1000 to 200 hPa by this, m: 0.40 K in the mean of that layer, R/g · 0.40 K ·
-    /// ln(1000/200).
+    /// ... and minimum fall of the thickness from 1000 to 200 hPa, m. It corresponds to 0.40 K in the mean of that
+    /// layer: R/g · 0.40 K · ln(1000/200).
     ///
-    /// Both are asked for because each alone is blind: the stratosphere, which 200 hPa reaches outside the tropics, is
-    /// warm above cold lows; and the thickness of the whole layer is great in the warm sector of a cyclone with fronts.
-    /// On the GFS forecast of 2011-10-11 (28 closed lows) the true warm core leaves hurricanes Jova and Irwin, storm
-    /// Banyan and two polar lows poleward of 60 degrees; both substitutes together leave Jova and Irwin alone: they are
-    /// the stricter test.
+    /// Both are required because each alone fails: outside the tropics, 200 hPa reaches the stratosphere, which is warm
+    /// above cold lows; and the thickness of the whole layer is large in the warm sector of frontal cyclones. On the
+    /// GFS forecast of 2011-10-11 (28 closed lows), the published criterion keeps hurricanes Jova and Irwin, storm
+    /// Banyan and two polar lows poleward of 60 degrees; both substitutes together keep only Jova and Irwin, so they
+    /// are the stricter test.
     pub substitute_fall_m: f64,
-    /// ... on a closed contour within this distance of its maximum, degrees ...
+    /// ... on a closed contour within this distance of the maximum, degrees ...
     pub core_radius_deg: f64,
-    /// ... which is searched this far from the pressure minimum, degrees.
+    /// ... which is searched within this distance of the pressure minimum, degrees.
     pub core_search_deg: f64,
-    /// The strongest wind is searched this far from the minimum, degrees.
+    /// The strongest wind is searched within this distance of the minimum, degrees.
     pub wind_radius_deg: f64,
-    /// What the edge of a regional grid is; of no effect on global ones.
+    /// How the edge of a regional grid is treated; no effect on global grids.
     pub domain_edge: DomainEdge,
 }
 
@@ -66,7 +66,7 @@ impl Default for NodeThresholds {
     }
 }
 
-/// Which nodes make a cyclone: `StitchNodes`.
+/// Criteria for tracks of cyclones: `StitchNodes`.
 ///
 /// # Source
 /// As [`NodeThresholds`]: `--range 8.0 --mintime 54h --maxgap 24h
@@ -75,21 +75,21 @@ impl Default for NodeThresholds {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StitchThresholds {
-    /// Longest way from one node to the next, degrees, however long the gap.
+    /// Maximum distance between consecutive nodes, degrees, for any gap.
     pub max_range_deg: f64,
-    /// Shortest time from first to last node, hours.
+    /// Minimum time from first to last node, hours.
     pub min_duration_hours: f64,
-    /// Longest time from one node to the next, hours.
+    /// Maximum time between consecutive nodes, hours.
     pub max_gap_hours: f64,
-    /// Lowest wind, m s-1 ...
+    /// Minimum wind, m s-1 ...
     pub min_wind_m_s: f64,
-    /// ... farthest latitude, degrees ...
+    /// ... maximum distance from the equator, degrees ...
     pub max_abs_latitude_deg: f64,
-    /// ... and highest ground, m (where PS, PSL and TREFHT tell it), each ...
+    /// ... and maximum height of the ground, m (if PS, PSL and TREFHT are available), each ...
     pub max_surface_height_m: f64,
-    /// ... at so many nodes, not necessarily the same ones nor in one piece ...
+    /// ... at this number of nodes, not necessarily the same ones or consecutive ...
     pub threshold_points: usize,
-    /// ... of fields this far apart, hours: at other steps, also uneven ones, a node counts by the time it stands for.
+    /// ... for this time step, hours. With other or uneven steps, a node counts for the time it represents.
     pub published_step_hours: f64,
 }
 
@@ -108,7 +108,7 @@ impl Default for StitchThresholds {
     }
 }
 
-/// Which areas are rivers: `DetectBlobs` and `NodeFileFilter`.
+/// Criteria for rivers: `DetectBlobs` and `NodeFileFilter`.
 ///
 /// # Source
 /// As [`NodeThresholds`]: `--thresholdcmd "_LAPLACIAN{8,10}(_VECMAG(VIWVE,VIWVN)),<=,-20000,0" --minabslat 15
@@ -116,17 +116,17 @@ impl Default for StitchThresholds {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RidgeThresholds {
-    /// Points on the circle of the discrete Laplacian.
+    /// Number of points on the circle of the discrete Laplacian.
     pub laplacian_points: usize,
     /// Radius of that circle, degrees of a great circle.
     pub laplacian_radius_deg: f64,
-    /// The Laplacian of vapour transport on the unit sphere must not exceed this, kg m-1 s-1 rad-2.
+    /// Maximum Laplacian of vapour transport on the unit sphere, kg m-1 s-1 rad-2.
     pub max_laplacian: f64,
-    /// Nothing is searched closer to the equator, degrees.
+    /// Minimum distance from the equator, degrees of latitude.
     pub min_abs_latitude_deg: f64,
-    /// Smallest area, km².
+    /// Minimum area, km².
     pub min_area_km2: f64,
-    /// Cells this close to a tropical cyclone are no river, degrees.
+    /// Cells closer than this to a tropical cyclone do not count as rivers, degrees.
     pub cyclone_distance_deg: f64,
 }
 
@@ -143,7 +143,7 @@ impl Default for RidgeThresholds {
     }
 }
 
-/// All numbers of the TempestExtremes recipes.
+/// All thresholds of the TempestExtremes recipes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TempestThresholds {
@@ -153,8 +153,8 @@ pub struct TempestThresholds {
     pub stitch: StitchThresholds,
     /// Rivers.
     pub ridge: RidgeThresholds,
-    /// On grids so coarse that a distance holds too few cells, distances grow to 1.5 cells (core search, wind) and 2.5
-    /// cells (contours). Grids of one degree and finer get the published numbers either way.
+    /// Whether distances grow on coarse grids to at least 1.5 cells (core search, wind) and 2.5 cells (contours), so
+    /// that they contain enough cells. Grids of one degree and finer use the published numbers either way.
     pub adapt_to_grid: bool,
 }
 
@@ -184,7 +184,7 @@ impl NodeThresholds {
 
 impl TempestThresholds {
     /// # Errors
-    /// [`crate::ClimateError::Invalid`] if a number makes no sense.
+    /// [`crate::ClimateError::Invalid`] if a number is out of range.
     pub(in crate::detect) fn check(&self) -> Result<()> {
         let (node, stitch, ridge) = (&self.node, &self.stitch, &self.ridge);
         let positive = [
@@ -212,7 +212,7 @@ impl TempestThresholds {
         ];
         check_numbers("tempest", &positive, &not_negative)?;
         check_count("tempest", "laplacian_points", ridge.laplacian_points)?;
-        // Infinite ones switch a criterion off; nothing compares with what is no number.
+        // Infinity disables a criterion, but nothing compares with NaN.
         let of_any_sign = [
             ("max_surface_height_m", stitch.max_surface_height_m),
             ("max_laplacian", ridge.max_laplacian),

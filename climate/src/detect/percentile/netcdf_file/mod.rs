@@ -1,4 +1,4 @@
-//! A climatology as netCDF.
+//! Climatologies in netCDF files: names of variables and attributes.
 
 mod read;
 #[cfg(test)]
@@ -7,9 +7,9 @@ mod write;
 
 /// The variable of the thresholds.
 const THRESHOLD: &str = "threshold";
-/// Its dimensions.
+/// The dimensions of the thresholds.
 const DIMENSIONS: [&str; 3] = ["month", "lat", "lon"];
-/// Attributes of the rules, and of the rows and columns of a block.
+/// Attributes of the rules, and the number of rows and columns of a block.
 const MOISTURE: &str = "moisture";
 const PERCENTILE: &str = "percentile";
 const WINDOW: &str = "window_months";
@@ -19,7 +19,7 @@ const BLOCK: [&str; 2] = ["block_rows", "block_columns"];
 const INPUT: &str = "squall_input";
 const CALENDAR: &str = "calendar_of_the_data";
 const TRANSPORT: &str = "moisture_transport";
-/// Attributes of how moisture was computed.
+/// Attributes that record how moisture was computed.
 const COMPUTATION: &str = "moisture_computation";
 const LEVELS: &str = "moisture_levels_pa";
 const VARIABLES: &str = "moisture_variables";

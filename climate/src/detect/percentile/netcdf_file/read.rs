@@ -1,4 +1,4 @@
-//! A climatology from netCDF, which may be another file, or damaged.
+//! Reads a climatology from netCDF. The file may be damaged, or no climatology.
 
 use super::{
     BLOCK, CALENDAR, COMPUTATION, INPUT, LEVELS, MOISTURE, PERCENTILE, SPACING, THRESHOLD,
@@ -20,14 +20,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 impl SavedClimatology {
-    /// Reads what [`Self::write`] wrote.
+    /// Reads a file that [`Self::write`] wrote.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if there is no such file or it is damaged, [`ClimateError::Climatology`] if it is another
-    /// one, or what it holds makes no sense.
+    /// [`ClimateError::Data`] if the file is missing or damaged, [`ClimateError::Climatology`] if it is no climatology
+    /// or its content is invalid.
     pub fn read(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        // netCDF does not tell a file that is not there from one that is damaged.
+        // netCDF does not distinguish missing from damaged files.
         std::fs::metadata(path).map_err(DataError::io("open", path))?;
         on_library_thread(|| Stored::open(path)?.climatology())
     }
@@ -36,7 +36,7 @@ impl SavedClimatology {
 /// An open file.
 pub(super) struct Stored<'p> {
     path: &'p Path,
-    /// What the library knows of it.
+    /// The library's handle.
     pub file: File,
 }
 
@@ -139,7 +139,7 @@ impl<'p> Stored<'p> {
         })
     }
 
-    /// How moisture was computed; `None` of a file that was written before this was noted.
+    /// How moisture was computed; `None` in files of versions that did not record it.
     fn moisture(&self) -> Result<Option<MoistureRecord>> {
         if self.file.attribute(COMPUTATION).is_none() {
             return Ok(None);
@@ -178,7 +178,7 @@ impl<'p> Stored<'p> {
         Ok(months)
     }
 
-    /// How many times each of so many months has.
+    /// The number of times of each month; `months` is the number of months.
     fn times(&self, months: usize) -> Result<Vec<u32>> {
         let found = self.column("times")?;
         if found.len() != months {
@@ -203,7 +203,7 @@ impl<'p> Stored<'p> {
         values.map_err(|error| unreadable(self.path, &error))
     }
 
-    /// An attribute that counts something.
+    /// An attribute with a whole number.
     fn count(&self, name: &str) -> Result<usize> {
         let number: f64 = self.attribute(name, "a number")?;
         let count = number as usize;
@@ -215,7 +215,7 @@ impl<'p> Stored<'p> {
         }
     }
 
-    /// The numbers of an attribute; none if it is not there.
+    /// The numbers of an attribute; empty if it is missing.
     fn numbers(&self, name: &str) -> Result<Vec<f64>> {
         match self.file.attribute(name).map(|found| found.value()) {
             None => Ok(Vec::new()),
@@ -249,7 +249,7 @@ impl<'p> Stored<'p> {
     }
 }
 
-/// The error of a file that the library cannot read.
+/// The error for a file that the library cannot read.
 fn unreadable(path: &Path, error: &netcdf::Error) -> ClimateError {
     DataError::unreadable(path, format!("netCDF: {error}")).into()
 }

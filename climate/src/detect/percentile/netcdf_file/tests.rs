@@ -1,4 +1,4 @@
-//! Climatologies to files and back, and files that are none.
+//! Writing and reading of climatologies, and files that are rejected.
 
 use super::read::Stored;
 use super::{BLOCK, LEVELS, MOISTURE, PERCENTILE, THRESHOLD};
@@ -19,7 +19,7 @@ fn rules() -> PercentileThresholds {
     }
 }
 
-/// A climatology of January and March on blocks of 3 x 2 cells, with a place where moisture is never known.
+/// A climatology of January and March on blocks of 3 x 2 cells; moisture is missing at all times in one block.
 fn climatology() -> SavedClimatology {
     let lat_deg: Vec<f64> = (0..19).map(|j| -45.0 + 5.0 * f64::from(j)).collect();
     // Across the seam.
@@ -73,7 +73,7 @@ fn a_climatology_comes_back_bit_for_bit() {
     assert_eq!((usual.times[0], usual.times[2]), (5, 7));
 }
 
-/// What other tools see.
+/// The file as other tools see it.
 #[test]
 fn a_file_has_the_centres_and_units_of_its_blocks() {
     let folder = tempfile::tempdir().unwrap();
@@ -82,10 +82,10 @@ fn a_file_has_the_centres_and_units_of_its_blocks() {
     on_library_thread(|| {
         let stored = Stored::open(&path).unwrap();
         assert_eq!(stored.column("month").unwrap(), [1.0, 3.0]);
-        // Rows -45, -40, -35 are one block, 45 is the last alone.
+        // Rows -45, -40, -35 form one block; 45 is alone in the last.
         let lat_deg = stored.column("lat").unwrap();
         assert_eq!((lat_deg.len(), lat_deg[0], lat_deg[6]), (7, -40.0, 45.0));
-        // Columns 340 and 347.5, 355 and 2.5, ...; 55 alone.
+        // Columns 340 and 347.5, 355 and 2.5, ...; 55 is alone.
         let lon_deg = stored.column("lon").unwrap();
         assert_eq!(lon_deg, [343.75, 358.75, 13.75, 28.75, 43.75, 55.0]);
         let threshold = stored.file.variable(THRESHOLD).unwrap();
@@ -98,7 +98,7 @@ fn a_file_has_the_centres_and_units_of_its_blocks() {
     });
 }
 
-/// Says that its two months have so many times.
+/// Overwrites the number of times of its two months.
 fn put_times(file: &mut FileMut, times: [f64; 2]) -> netcdf::Result<()> {
     let mut variable = file.variable_mut("times").ok_or("none")?;
     variable.put_values(&times, ..)

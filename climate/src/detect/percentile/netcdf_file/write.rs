@@ -1,4 +1,4 @@
-//! A climatology to netCDF.
+//! Writes a climatology to netCDF.
 
 use super::{
     BLOCK, CALENDAR, COMPUTATION, DIMENSIONS, INPUT, LEVELS, MOISTURE, PERCENTILE, SPACING,
@@ -12,13 +12,13 @@ use squall_data::netcdf_file::{NetcdfFile, put_axis};
 use std::path::Path;
 
 impl SavedClimatology {
-    /// Writes it as CF netCDF.
+    /// Writes the climatology as CF netCDF.
     ///
-    /// Variables: `threshold(month, lat, lon)` for the months with times, NaN, its fill value, where moisture was never
-    /// known; `times(month)`. `lat` and `lon` are the centres of blocks of `block_rows` x `block_columns` cells, counted
-    /// from the south and from the first column, of the grid `grid_lat` x `grid_lon`: at its edges blocks may be smaller.
-    /// Attributes tell by which numbers, of which files, times and moisture, and from which variables and levels that was
-    /// computed.
+    /// Variables: `threshold(month, lat, lon)` for the months with times, NaN (its fill value) where moisture was
+    /// always missing; `times(month)`. `lat` and `lon` are the centres of blocks of `block_rows` x `block_columns`
+    /// cells, counted from the south and from the first column of the grid `grid_lat` x `grid_lon`; blocks at its edges
+    /// may be smaller. Attributes record the thresholds, the input files and their times, and the variables and levels
+    /// from which moisture was computed.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails.
@@ -68,7 +68,7 @@ impl SavedClimatology {
         threshold.put_attribute("long_name", long_name)?;
         threshold.put_attribute("units", self.rules().moisture.units())?;
         for (index, (_, plane)) in usual.months().enumerate() {
-            // Nothing exceeds infinity, which many tools do not draw.
+            // Infinite thresholds become NaN, because many tools do not draw infinity.
             let known = |value: &f32| if value.is_finite() { *value } else { f32::NAN };
             let values: Vec<f32> = plane.iter().map(known).collect();
             threshold.put_values(&values, (index, .., ..))?;
@@ -115,11 +115,11 @@ impl SavedClimatology {
     }
 }
 
-/// The middles of blocks of so many cells of an axis.
+/// The centres of an axis's blocks of `cells` cells.
 fn centres(axis_deg: &[f64], cells: usize) -> Vec<f64> {
     let blocks = axis_deg.chunks(cells);
     let ends = blocks.filter_map(|block| block.first().zip(block.last()));
-    // An axis of longitudes may cross the seam.
+    // The longitude axis may cross the seam.
     ends.map(|(first, last)| {
         let half = (last - first).rem_euclid(360.0) / 2.0;
         if first + half < 360.0 {

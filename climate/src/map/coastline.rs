@@ -2,7 +2,7 @@
 //!
 //! # Source
 //! Natural Earth `ne_110m_land` (public domain), converted once by `examples/convert_coastlines.rs`;
-//! `assets/README.md` says from which file.
+//! `assets/README.md` names the file.
 
 use crate::error::{ClimateError, Result};
 use std::fmt::Write as _;
@@ -33,10 +33,10 @@ impl Coastline {
         &self.rings
     }
 
-    /// Reads the compact form: magic, u16 ring count, then per ring a u16 point count and i16 pairs, little-endian.
+    /// Decodes the compact format: magic, u16 ring count, then per ring a u16 point count and i16 pairs, little-endian.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the bytes are not of that form.
+    /// [`ClimateError::Invalid`] if the bytes are not in that format.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let bad = |why: &str| ClimateError::Invalid(format!("coastline data: {why}"));
         let body = bytes
@@ -59,7 +59,7 @@ impl Coastline {
         Self::checked(rings)
     }
 
-    /// The compact form that [`Self::decode`] reads.
+    /// Encodes to the compact format that [`Self::decode`] reads.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MAGIC.to_vec();
         bytes.extend((self.rings.len() as u16).to_le_bytes());
@@ -75,7 +75,7 @@ impl Coastline {
     /// Reads the polygons of an ESRI shapefile (`.shp`, shape type 5).
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the file is truncated or holds another type of shape.
+    /// [`ClimateError::Invalid`] if the file is truncated or has shapes of another type.
     pub fn from_shapefile(bytes: &[u8]) -> Result<Self> {
         let bad = |why: String| ClimateError::Invalid(format!("shapefile: {why}"));
         let take = |at: usize, count: usize| {
@@ -167,8 +167,7 @@ impl Coastline {
         path
     }
 
-    /// An SVG path of the shores alone: the cuts along ±180° and the south pole are left out. Units of
-    /// [`Self::svg_area`].
+    /// An SVG path of the shores without the cuts along ±180° and the south pole. Units as in [`Self::svg_area`].
     pub fn svg_shores(&self) -> String {
         let mut path = String::new();
         for piece in self.shores() {
@@ -177,7 +176,7 @@ impl Coastline {
         path
     }
 
-    /// The shores as open or closed lines, without the cuts that only close a polygon on the map's edge.
+    /// The shores as open or closed lines, without the cuts that only close a polygon at the map's edge.
     pub fn shores(&self) -> Vec<Vec<[f64; 2]>> {
         let on_edge = |p: &[f64; 2]| p[0].abs() > 179.98 || p[1] < -89.5;
         let mut pieces = Vec::new();
@@ -208,7 +207,7 @@ fn degrees(word: u16) -> f64 {
     f64::from(word as i16) / STEPS_PER_DEGREE
 }
 
-/// Appends `M` absolute and `l` relative moves in tenths of a degree; points that do not move are dropped.
+/// Appends an absolute `M` and relative `l` commands in tenths of a degree; points that do not move are dropped.
 fn push_line(path: &mut String, points: &[[f64; 2]]) {
     let integers = points.iter().map(|[lon, lat]| {
         let x = (lon * PATH_UNITS_PER_DEGREE).round() as i64;

@@ -1,4 +1,4 @@
-//! Colour maps: a few anchors, interpolated where equal steps look equal.
+//! Colour maps: a few anchors with perceptually uniform interpolation.
 //!
 //! # Source
 //! Interpolation in OKLab: B. Ottosson 2020, "A perceptual color space for image processing". Anchors of viridis and
@@ -10,22 +10,22 @@ pub type Rgb = [u8; 3];
 /// A named sequence of colours for values from low to high.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColourMap {
-    /// Dark slate to near white: leaves every hue free for what is drawn on top.
+    /// Dark slate to near white: leaves every hue free for overlays.
     Slate,
     /// Blue, green, yellow.
     Viridis,
-    /// Blue to yellow, made to look the same with and without red-green colour blindness.
+    /// Blue to yellow, designed to look the same with and without red-green colour blindness.
     Cividis,
-    /// Dark slate, magenta, pale pink: how often cyclones pass.
+    /// Dark slate, magenta, pale pink: frequency of cyclones.
     Cyclone,
-    /// Dark slate, brown, amber, pale yellow: how often rivers pass.
+    /// Dark slate, brown, amber, pale yellow: frequency of rivers.
     River,
 }
 
-/// What stands for a tropical cyclone in rasters. With [`RIVER_COLOUR`] it differs in lightness as well as in hue,
-/// so that the two are told apart with any kind of colour blindness.
+/// The colour of tropical cyclones in rasters. It differs from [`RIVER_COLOUR`] in lightness as well as in hue, so that
+/// both can be distinguished with any kind of colour blindness.
 pub const CYCLONE_COLOUR: Rgb = [0xf2, 0x3d, 0x93];
-/// What stands for an atmospheric river in rasters.
+/// The colour of atmospheric rivers in rasters.
 pub const RIVER_COLOUR: Rgb = [0xff, 0xb8, 0x1c];
 
 const SLATE: [u32; 5] = [0x122130, 0x2a4156, 0x536f85, 0x93abba, 0xeaf0f1];
@@ -51,7 +51,7 @@ impl ColourMap {
         }
     }
 
-    /// The colour of `fraction`, from 0 (low) to 1 (high); values outside take the end colours, NaN the low one.
+    /// The colour at `fraction`, from 0 (low) to 1 (high). Values outside are clamped; NaN takes the low colour.
     pub fn at(self, fraction: f64) -> Rgb {
         let anchors = self.anchors();
         let place = if fraction.is_nan() {
@@ -62,14 +62,14 @@ impl ColourMap {
         between(anchors, place)
     }
 
-    /// 256 colours, low to high.
+    /// 256 colours from low to high.
     pub fn table(self) -> Vec<Rgb> {
         (0..256).map(|i| self.at(f64::from(i) / 255.0)).collect()
     }
 }
 
-/// From bright blue over dark slate to bright orange, for changes from -1 to 1 on dark maps; told apart with any kind
-/// of colour blindness, zero is the ground.
+/// From bright blue over dark slate to bright orange, for changes from -1 to 1 on dark maps. Zero is the background
+/// colour; both ends can be distinguished with any kind of colour blindness.
 pub fn change_colour(change: f64) -> Rgb {
     const FALL: [u32; 3] = [0x1b2a38, 0x2f7fb8, 0x9adcff];
     const RISE: [u32; 3] = [0x1b2a38, 0xc0631f, 0xffd08a];
@@ -77,7 +77,7 @@ pub fn change_colour(change: f64) -> Rgb {
     between(&anchors, change.abs().min(1.0) * 2.0)
 }
 
-/// The colour at a place along anchors, 0 at the first and one more at each of the others.
+/// The interpolated colour at a position along the anchors: 0 is the first, 1 the second, and so on.
 fn between(anchors: &[u32], place: f64) -> Rgb {
     let low = (place.floor() as usize).min(anchors.len() - 2);
     let t = place - low as f64;
@@ -178,7 +178,7 @@ mod tests {
             let light: Vec<f64> = map.table().iter().map(|&c| to_oklab(c)[0]).collect();
             let span = light[255] - light[0];
             assert!(span > 0.5, "{map:?} spans only {span}");
-            // Sixteen equal steps of the value: none may be flat, none more than 2.2 times the mean.
+            // Sixteen equal steps of the value: none may be flat, or more than 2.2 times the mean.
             for step in light.chunks(16).map(|c| c[15] - c[0]) {
                 let relative = step / (span / 17.0);
                 assert!((0.2..2.2).contains(&relative), "{map:?}: {relative}");

@@ -1,4 +1,4 @@
-//! PNG bytes of small pictures, and base64 of them for a page.
+//! Encodes small pictures as PNG, and PNG as base64 for a page.
 
 use crate::error::{ClimateError, Result};
 use ndarray::Array2;
@@ -32,7 +32,7 @@ fn encode(
         );
         encoder.set_trns(palette.iter().map(|c| c[3]).collect::<Vec<u8>>());
     }
-    // Filters help smooth pictures and harm those of few flat colours.
+    // Filters help smooth pictures and harm pictures of a few flat colours.
     if depth == png::BitDepth::Eight && palette.is_none() {
         encoder.set_filter(png::Filter::Adaptive);
     } else {
@@ -110,7 +110,7 @@ pub fn base64(bytes: &[u8]) -> String {
     text
 }
 
-/// A `data:` address of PNG bytes.
+/// A `data:` URL of a PNG.
 pub fn data_url(png: &[u8]) -> String {
     format!("data:image/png;base64,{}", base64(png))
 }

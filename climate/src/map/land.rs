@@ -1,11 +1,11 @@
-//! Land and sea of a grid.
+//! Land and sea on a grid.
 
 use crate::map::Coastline;
 use crate::map::projection::signed_longitude;
 use ndarray::Array2;
 use squall_data::LatLonGrid;
 
-/// Which cells of a grid are land: those whose centre is. And which places are, on whatever grid.
+/// The land cells of a grid, by their centres, and the land at single positions independent of any grid.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LandMask {
     land: Array2<bool>,
@@ -15,9 +15,9 @@ pub struct LandMask {
 impl LandMask {
     /// The land of the embedded Natural Earth outlines at 1:110 million.
     ///
-    /// Their points lie about 80 km apart and islands below some 10,000 km² are not in them (Hawaii's Big Island is,
-    /// Guam is not): good for landfall on continents and large islands at grids of a quarter of a degree and coarser.
-    /// The Caspian sea is water. Cells of lakes are land otherwise.
+    /// Its points are about 80 km apart, and islands below some 10,000 km² are missing (Hawaii's Big Island is
+    /// included, Guam is not). This suffices for landfall on continents and large islands on grids of a quarter of a
+    /// degree and coarser. The Caspian Sea is water; other lakes are land.
     ///
     /// # Example
     /// ```
@@ -31,7 +31,7 @@ impl LandMask {
         Self::of(Coastline::natural_earth(), grid)
     }
 
-    /// The land inside of outlines: cells whose centre lies in an odd number of rings.
+    /// The land inside the given outlines: cells whose centre is within an odd number of rings.
     pub fn of(coastline: &Coastline, grid: &LatLonGrid) -> Self {
         let mut land = Array2::from_elem(grid.shape(), false);
         let mut columns: Vec<(f64, usize)> = grid
@@ -64,14 +64,14 @@ impl LandMask {
         self.land[cell]
     }
 
-    /// Whether a place is land, wherever in its cell it lies: on coarse grids cells hold both.
+    /// Whether a position is land, regardless of its cell: on coarse grids, a cell may contain both.
     pub fn is_land_at(&self, lat_deg: f64, lon_deg: f64) -> bool {
         let crossings = crossings(&self.coastline, lat_deg);
         let lon_deg = signed_longitude(lon_deg);
         crossings.partition_point(|&crossing| crossing <= lon_deg) % 2 == 1
     }
 
-    /// Rows and columns.
+    /// Number of rows and columns.
     pub fn dim(&self) -> (usize, usize) {
         self.land.dim()
     }
@@ -142,7 +142,7 @@ mod tests {
             let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
             assert_eq!(land.is_land_at(lat, lon), *is_land, "{lat} {lon}");
         }
-        // The mouth of the Mississippi is land, and the sea beside it is not; one cell of 3.8 by 5 degrees holds both.
+        // The mouth of the Mississippi is land, the sea next to it is not; one cell of 3.8 by 5 degrees contains both.
         let grid = LatLonGrid::global(48, 72).unwrap();
         let land = LandMask::natural_earth(&grid);
         assert_eq!(grid.nearest(29.5, 270.4), grid.nearest(28.2, 270.4));

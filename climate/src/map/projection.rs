@@ -1,9 +1,9 @@
-//! The equirectangular map: longitude to the right, latitude upwards, the seam where the caller wants it.
+//! The equirectangular map: longitude to the right, latitude upwards, with a seam chosen by the caller.
 
 use squall_data::LatLonGrid;
 use squall_data::grid::lon_difference_deg;
 
-/// A longitude as [-180, 180): as coastlines, and many tracks of other tools, have it.
+/// A longitude in [-180, 180), as in coastlines and many tracks of other tools.
 pub(crate) fn signed_longitude(lon_deg: f64) -> f64 {
     lon_difference_deg(lon_deg, 0.0)
 }
@@ -22,7 +22,7 @@ pub struct Projection {
 }
 
 impl Projection {
-    /// The window of a grid from cell edge to cell edge; global grids start at their own first column.
+    /// The window of a grid between its outer cell edges; global grids start at their own first column.
     pub fn of_grid(grid: &LatLonGrid) -> Self {
         let half = grid.lon_spacing_deg() / 2.0;
         let (bounds, lon) = (grid.lat_bounds_deg(), grid.lon_deg());
@@ -39,7 +39,7 @@ impl Projection {
         }
     }
 
-    /// The map that shows a grid: for a global one centred on `centre_deg`, for a regional one its own window.
+    /// The map for a grid: centred on `centre_deg` for a global grid, its own window for a regional one.
     pub fn showing(grid: &LatLonGrid, centre_deg: f64) -> Self {
         let own = Self::of_grid(grid);
         if grid.is_periodic() {
@@ -52,13 +52,13 @@ impl Projection {
         }
     }
 
-    /// Whether the window goes round the Earth.
+    /// Whether the window spans the whole circle of longitude.
     pub fn is_global(&self) -> bool {
         self.lon_span_deg >= 359.999
     }
 
-    /// Calls with every pixel of a picture of `(rows, columns)` along a line of (longitude, latitude), and its number;
-    /// steps go the short way round, and what lies outside is left out.
+    /// Visits every pixel of a picture of `(rows, columns)` along a line of (longitude, latitude), with its index along
+    /// the line. Segments take the shorter way around; pixels outside are skipped.
     pub fn along(
         &self,
         (rows, columns): (usize, usize),
@@ -84,7 +84,7 @@ impl Projection {
         }
     }
 
-    /// Fraction of the width, [0, 1) inside the window; beyond 1 for longitudes outside it.
+    /// Fraction of the width: [0, 1) inside the window, larger for longitudes outside.
     pub fn x(&self, lon_deg: f64) -> f64 {
         (lon_deg - self.west_deg).rem_euclid(360.0) / self.lon_span_deg
     }
@@ -104,7 +104,7 @@ impl Projection {
         self.north_deg - y * (self.north_deg - self.south_deg)
     }
 
-    /// Height of a picture of some width with equal scales on both axes; at least 1.
+    /// Height of a picture with this width and equal scales on both axes; at least 1.
     pub fn height_for(&self, width: usize) -> usize {
         let ratio = (self.north_deg - self.south_deg) / self.lon_span_deg;
         ((width as f64 * ratio).round() as usize).max(1)
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The whole Earth with a longitude in the middle.
+    /// The whole Earth centred on a longitude.
     fn global(centre_deg: f64) -> Projection {
         Projection::showing(&LatLonGrid::global(18, 36).unwrap(), centre_deg)
     }

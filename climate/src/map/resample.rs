@@ -1,13 +1,13 @@
-//! Fields and masks on their grid → the pixels of a picture whose row 0 is the north.
+//! Resamples fields and masks to the pixels of a picture whose row 0 is the north.
 //!
-//! Pictures keep the grid's own first column at the left, so that whoever shows them can place the seam.
+//! Pictures start at the grid's own first column, so that the viewer can place the seam.
 
 use crate::map::Projection;
 use ndarray::{Array2, ArrayView2};
 use squall_data::LatLonGrid;
 use std::ops::Range;
 
-/// Which rows and columns of a grid each pixel of a smaller picture covers.
+/// The ranges of grid rows and columns that each pixel of a picture covers.
 #[derive(Debug, Clone)]
 pub struct Resampler {
     rows: Vec<Range<usize>>,
@@ -15,7 +15,8 @@ pub struct Resampler {
 }
 
 impl Resampler {
-    /// Pixels over the window [`Projection::of_grid`], at most `max_rows` x `max_columns`, never finer than the grid.
+    /// Pixels over the window [`Projection::of_grid`], at most `max_rows` x `max_columns`, and never finer than the
+    /// grid.
     pub fn new(grid: &LatLonGrid, max_rows: usize, max_columns: usize) -> Self {
         let (rows, columns) = grid.shape();
         let (height, width) = (rows.min(max_rows.max(1)), columns.min(max_columns.max(1)));
@@ -25,7 +26,7 @@ impl Resampler {
             let north = map.lat_deg(r as f64 / height as f64);
             let south = map.lat_deg((r + 1) as f64 / height as f64);
             let first = lat.partition_point(|&v| v < south);
-            // The northernmost pixel also holds a row exactly on its edge, as at the pole.
+            // The northernmost pixel includes a row exactly on its edge, as at the pole.
             let last = if r == 0 {
                 rows
             } else {
@@ -52,7 +53,7 @@ impl Resampler {
         (self.rows.len(), self.columns.len())
     }
 
-    /// The mean of the finite values under each pixel; NaN where there is none.
+    /// The mean of the finite values under each pixel; NaN if there are none.
     ///
     /// # Shapes
     /// `field` must have the grid's shape (lat, lon).
@@ -73,7 +74,7 @@ impl Resampler {
         })
     }
 
-    /// The most frequent code under each pixel; of equally frequent ones the highest, so that small objects stay.
+    /// The most frequent code under each pixel. Ties go to the highest code, so that small objects remain visible.
     ///
     /// # Shapes
     /// `codes` must have the grid's shape (lat, lon).
@@ -92,7 +93,7 @@ impl Resampler {
     }
 }
 
-/// Values as 8-bit levels, of which 0 is for what is missing (NaN): `low` is 1, `high` is 255, values outside are clipped.
+/// Values as 8-bit levels: 0 is missing (NaN), `low` is 1, `high` is 255, values outside are clipped.
 pub fn levels_or_none(field: &Array2<f32>, low: f32, high: f32) -> Array2<u8> {
     let scale = 254.0 / (high - low).max(f32::MIN_POSITIVE);
     field.mapv(|v| {

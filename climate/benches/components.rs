@@ -9,7 +9,7 @@ use ndarray::Array2;
 use squall_climate::events::{EventFields, ExtractOptions, extract, regions};
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
 
-/// Twelve tilted filaments of 4,500 x 500 km and six discs, some over the seam: 4 % of the globe.
+/// Twelve tilted filaments of 4,500 x 500 km and six discs, some across the seam: 4 % of the globe.
 fn mask(grid: &LatLonGrid) -> ClassMask {
     let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
         let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);

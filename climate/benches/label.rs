@@ -1,7 +1,7 @@
-//! `cargo bench -p squall-climate --bench label`: one time of the labels on CAM5's quarter-degree grid.
+//! `cargo bench -p squall-climate --bench label`: labels one time on CAM5's quarter-degree grid.
 //!
-//! The world is weather-like where it matters for time: small vortices all along the tropics and the storm tracks, so
-//! that thousands of cells pass the vorticity threshold, and moist bands that make long and ragged pieces.
+//! The fields resemble weather as far as run time is concerned: small vortices throughout the tropics and the storm
+//! tracks let thousands of cells pass the vorticity threshold, and moist bands form long and ragged pieces.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ndarray::Array3;
@@ -46,7 +46,7 @@ fn world() -> Snapshot {
     }
 }
 
-/// Twenty cyclones: more than are on the globe at any time.
+/// Twenty cyclones: more than there ever are on the globe at the same time.
 fn cyclones() -> Vec<CycloneCandidate> {
     (0..20)
         .map(|k| CycloneCandidate {

@@ -1,15 +1,14 @@
-//! Follows made-up storms for a century without files, to see rate and memory:
-//! `century [ROWS COLUMNS YEARS STEP_HOURS [DIR]]`. With a folder the tables stay there, with tracks in all formats.
+//! Tracks synthetic storms over a century without input files, to measure rate and memory: `century [ROWS COLUMNS YEARS
+//! STEP_HOURS [DIR]]`. With a folder, the tables are kept there, with tracks in all formats.
 //!
-//! Two other ways to call it, for validation/century.sh: `century fields ROWS COLUMNS YEARS STEP_HOURS DIR [same]`
-//! labels the fields of synthetic runs of ten years each, one run after the other (all of the same weather if so told),
-//! and follows their events in one stream; memory of a decade is its own peak, and must be the first one's in the last.
-//! `century rivers ROWS COLUMNS YEARS STEP_HOURS DIR` writes the rivers among the made-up storms as mask files of a
+//! There are two other modes for validation/century.sh. `century fields ROWS COLUMNS YEARS STEP_HOURS DIR [same]`
+//! labels the fields of consecutive synthetic runs of ten years each (with `same`, all of the same weather) and tracks
+//! their events in one stream; each decade's peak memory is measured separately, and the last must not exceed the
+//! first. `century rivers ROWS COLUMNS YEARS STEP_HOURS DIR` writes the rivers among the storms as mask files of one
 //! year each, for `squall events`.
 //!
-//! Prints for every tenth of the run the steps per second and the resident memory, and in the end how the time divides
-//! between finding, following and writing. The masks of a year are drawn once, as runs of cells that drift on with the
-//! year's number, so that drawing costs little.
+//! Prints steps per second and resident memory for every tenth of the run, and at the end the time spent on detection,
+//! tracking and writing. The storms of every year are the same except for a shift in longitude.
 
 use ndarray::Array2;
 use squall_climate::ClimateError;
@@ -28,11 +27,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A storm of a year: class, latitude, longitude at birth, radius in km, degrees east and north a day, birth and life
-/// in days.
+/// A storm of a year: class, latitude and longitude of birth, radius in km, degrees east and north per day, birth and
+/// life in days.
 type Storm = (u8, f64, f64, f64, f64, f64, f64, f64);
 
-/// About 80 cyclones and 1,500 rivers a year, spread evenly by a golden ratio.
+/// About 80 cyclones and 1,500 rivers per year, spread evenly by the golden ratio.
 fn storms() -> Vec<Storm> {
     let spread = |k: usize, seed: f64| (k as f64 * 0.618_033_988_75 + seed).fract();
     let cyclones = (0..80).map(|k| {
@@ -73,7 +72,7 @@ fn storms() -> Vec<Storm> {
     cyclones.chain(rivers).collect()
 }
 
-/// Draws the storms that are alive at a day of the year; `year` turns the globe a little.
+/// Draws the storms active on a day of the year; `year` shifts them in longitude.
 fn draw(grid: &LatLonGrid, storms: &[Storm], day: f64, year: f64, codes: &mut Array2<u8>) {
     codes.fill(0);
     for &(class, lat, lon, radius_km, east, north, birth, life) in storms {
@@ -103,7 +102,7 @@ fn draw(grid: &LatLonGrid, storms: &[Storm], day: f64, year: f64, codes: &mut Ar
     }
 }
 
-/// Resident and largest resident memory, kB; 0 where the system does not say.
+/// Resident and peak resident memory, kB; 0 if the system does not report it.
 fn memory_kb() -> [u64; 2] {
     let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     ["VmRSS:", "VmHWM:"].map(|name| {
@@ -113,15 +112,15 @@ fn memory_kb() -> [u64; 2] {
     })
 }
 
-/// Forgets the largest resident memory so far, where the system can, so that a decade's peak is its own.
+/// Resets the peak resident memory, if the system can, so that each decade has its own peak.
 fn forget_peak() {
-    // What it means is in proc(5): 5 resets the peak.
+    // See proc(5): writing 5 resets the peak.
     let _ = std::fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Processor time that the process has used, by all its threads, in seconds; 0 where the system does not say.
+/// Processor time of all threads of the process in seconds; 0 if the system does not report it.
 fn processor_seconds() -> f64 {
-    // The kernel counts in hundredths of a second. The program's name, in brackets, may hold blanks.
+    // The kernel counts in hundredths of a second. The program's name, in parentheses, may contain spaces.
     let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let numbers = text.rsplit_once(')').map_or("", |(_, numbers)| numbers);
     let used = numbers.split_whitespace().skip(11).take(2);
@@ -130,7 +129,7 @@ fn processor_seconds() -> f64 {
         / 100.0
 }
 
-/// Rows, columns, years and hours between two steps, and a folder.
+/// Parses rows, columns, years, hours between steps, and a folder.
 fn sizes(arguments: &[String]) -> Result<([usize; 4], &str), Box<dyn Error>> {
     let [rows, columns, years, step_hours, out] = arguments else {
         return Err("expected ROWS COLUMNS YEARS STEP_HOURS DIR".into());
@@ -140,10 +139,10 @@ fn sizes(arguments: &[String]) -> Result<([usize; 4], &str), Box<dyn Error>> {
     Ok(([rows?, columns?, years?, step_hours?], out))
 }
 
-/// Labels, events and statistics of synthetic fields; a table of every ten years on standard output.
+/// Labels synthetic fields and tracks their events; prints a row for every ten years.
 fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     const YEARS_A_RUN: usize = 10;
-    // Decades of the same weather need the same memory, unless something is kept.
+    // Decades of the same weather need the same memory, unless something leaks.
     let (arguments, same) = match arguments {
         [first @ .., word] if word == "same" => (first, true),
         all => (all, false),
@@ -215,7 +214,7 @@ fn follow_fields(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A file of river masks for every year.
+/// Writes a file of river masks for every year.
 fn write_rivers(arguments: &[String]) -> Result<(), Box<dyn Error>> {
     let ([rows, columns, years, step_hours], out) = sizes(arguments)?;
     let grid = LatLonGrid::global(rows, columns)?;
@@ -253,7 +252,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => {}
     }
     let number = |k: usize, other: usize| arguments.get(k).map_or(Ok(other), |text| text.parse());
-    // A few years of a coarse grid unless asked for more.
+    // By default, a few years on a coarse grid.
     let (rows, columns) = (number(0, 48)?, number(1, 72)?);
     let (years, step_hours) = (number(2, 2)?, number(3, 6)?);
     let scratch = std::env::temp_dir().join(format!("century-{}", std::process::id()));
@@ -338,7 +337,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "storms were lost"
     );
     if let (Some(&first), Some(&last)) = (measured.first(), measured.last()) {
-        // What the allocator keeps moves by some pages.
+        // The allocator's retained memory varies by some pages.
         assert!(
             last as f64 <= 1.02 * first as f64 + 256.0,
             "memory grew from {first} to {last} kB"

@@ -1,4 +1,4 @@
-//! Converts the polygons of a shapefile to the compact form in `assets/`: `convert_coastlines IN.shp OUT.bin`.
+//! Converts the polygons of a shapefile to the compact format in `assets/`: `convert_coastlines IN.shp OUT.bin`.
 
 use squall_climate::map::Coastline;
 use std::error::Error;

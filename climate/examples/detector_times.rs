@@ -1,7 +1,7 @@
-//! Times of each method on one time of CAM5's quarter-degree grid:
+//! Measures each detection method on one time of CAM5's quarter-degree grid:
 //! `cargo run --release -p squall-climate --example detector_times`.
 //!
-//! The world is weather-like where it matters for time: lows, ridges of moisture and noise on many scales.
+//! The fields resemble weather as far as run time is concerned: lows, ridges of moisture and noise on many scales.
 #![allow(clippy::print_stdout)]
 
 use ndarray::{Array2, Array3};
@@ -51,7 +51,7 @@ fn world() -> Snapshot {
     }
 }
 
-/// Prints the best and the median of some runs.
+/// Prints the minimum and the median of several runs.
 fn time<T>(name: &str, runs: usize, mut act: impl FnMut() -> T) {
     let mut seconds: Vec<f64> = (0..runs)
         .map(|_| {

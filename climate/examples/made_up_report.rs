@@ -1,4 +1,4 @@
-//! Writes reports of made-up weather, to look at the page: `made_up_report OUT_FOLDER [DAYS]`.
+//! Writes reports of synthetic weather, for viewing the page: `made_up_report OUT_FOLDER [DAYS]`.
 
 #[path = "../tests/made_up/mod.rs"]
 mod made_up;

@@ -1,18 +1,18 @@
-//! How far two masks of the same times agree, in area.
+//! Agreement in area between masks of the same times.
 
 use crate::report::{FrequencyMap, SourceKind};
 use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid, Time};
 use std::collections::BTreeMap;
 
-/// Areas that two sources gave to one class, summed over times, km².
+/// Areas that two sources assign to one class, summed over times, km².
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PairAgreement {
     /// Area that both sources mark.
     pub both_km2: f64,
-    /// Area that the first source marks alone.
+    /// Area that only the first source marks.
     pub only_first_km2: f64,
-    /// Area that the second source marks alone.
+    /// Area that only the second source marks.
     pub only_second_km2: f64,
 }
 
@@ -42,25 +42,25 @@ pub struct Agreement {
     pub first: SourceKind,
     /// The second source.
     pub second: SourceKind,
-    /// Over all times, in the order of [`Class::EVENTS`].
+    /// Summed over all times, in the order of [`Class::EVENTS`].
     pub total: [PairAgreement; 2],
-    /// IoU at each time, in the order of [`Class::EVENTS`]; `None` where neither has the class.
+    /// IoU at each time, in the order of [`Class::EVENTS`]; `None` if neither source has the class.
     pub series: Vec<(Time, [Option<f64>; 2])>,
 }
 
-/// Counts agreement of all pairs of sources and how often each cell has each class.
+/// Counts the agreement of all pairs of sources, and how often each cell has each class.
 #[derive(Debug)]
 pub(crate) struct MaskCounter {
     row_area_km2: Vec<f64>,
     shape: (usize, usize),
     pairs: Vec<Agreement>,
     not_looked_for: Vec<(SourceKind, Class)>,
-    /// Per source: times counted, and per event class the times with it per cell.
+    /// Per source: the number of times, and for each event class the number of times per cell.
     counts: BTreeMap<SourceKind, (u32, [Array2<u32>; 2])>,
 }
 
 impl MaskCounter {
-    /// No mask yet; sources are not compared by classes that one of them did not look for.
+    /// An empty counter. Classes in `not_looked_for` are excluded from the comparison of their source.
     pub(crate) fn new(grid: &LatLonGrid, not_looked_for: &[(SourceKind, Class)]) -> Self {
         Self {
             row_area_km2: grid.row_areas_km2(),
@@ -145,12 +145,12 @@ impl MaskCounter {
         &self.pairs
     }
 
-    /// The largest number of times that one source's masks were counted.
+    /// The largest number of times among all sources.
     pub(crate) fn times(&self) -> u32 {
         self.counts.values().map(|c| c.0).max().unwrap_or(0)
     }
 
-    /// How often each cell has each class, for every source that was counted.
+    /// The share of times in which each cell has each class, for every source.
     pub(crate) fn frequencies(&self) -> Vec<FrequencyMap> {
         let mut maps = Vec::new();
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
@@ -178,7 +178,7 @@ mod tests {
         let time = Time::new(Calendar::NoLeap, 1, 1, 1, 0, 0, 0).unwrap();
         let mut a = Array2::<u8>::zeros((18, 36));
         let mut b = a.clone();
-        // One common cell near the equator, one cell of the first alone near the pole.
+        // One common cell near the equator, and one cell near the pole that only the first marks.
         a[[9, 3]] = 2;
         b[[9, 3]] = 2;
         a[[17, 3]] = 2;

@@ -1,4 +1,4 @@
-//! Gathers what goes on the page, then writes it.
+//! Collects the content of the page, then writes it.
 
 use crate::error::{ClimateError, Result};
 use crate::report::ReportInput;
@@ -11,23 +11,23 @@ use crate::report::summary::by_time;
 use squall_data::{Time, atomic};
 use std::path::Path;
 
-/// Sizes of the page.
+/// Size limits of the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ReportOptions {
-    /// Most frames of the interactive map; of more, every n-th is shown, and the page says so.
+    /// Maximum number of frames on the interactive map; if there are more, every n-th is shown, and the page says so.
     pub max_frames: usize,
-    /// Most bytes of all pictures of the interactive map before base64; frames are thinned to it.
+    /// Maximum size of all pictures of the interactive map before base64; frames are thinned to meet it.
     pub max_picture_bytes: usize,
-    /// Most bytes of the events of the browser, as they stand on the page; what is left out of a long run follows a
-    /// fixed ladder, and the page says so.
+    /// Maximum size of the browser's events as encoded on the page. Long runs are thinned in fixed steps, and the page
+    /// says so.
     pub max_event_bytes: usize,
-    /// Most rows of a picture of the interactive map.
+    /// Maximum number of rows of a picture of the interactive map.
     pub picture_rows: usize,
-    /// Most columns of a picture of the interactive map.
+    /// Maximum number of columns of a picture of the interactive map.
     pub picture_columns: usize,
-    /// Longitude in the middle of global maps.
+    /// Central longitude of global maps.
     pub centre_deg: f64,
-    /// Rows of the tables of the strongest and longest.
+    /// Number of rows of the tables of the strongest and longest events.
     pub table_rows: usize,
 }
 
@@ -45,7 +45,8 @@ impl Default for ReportOptions {
     }
 }
 
-/// A report under construction. Memory: the compressed frames, about 40 kB each, counts on the grid, and all times.
+/// A report under construction. Memory holds the compressed frames, about 40 kB each, counts on the grid, and all
+/// times.
 #[derive(Debug)]
 pub struct ReportBuilder {
     input: ReportInput,
@@ -53,15 +54,15 @@ pub struct ReportBuilder {
     encoder: FrameEncoder,
     counter: MaskCounter,
     frames: Vec<EncodedFrame>,
-    /// All times, also those of which no frame is kept.
+    /// All times, including those without a kept frame.
     seen: Vec<Time>,
-    /// Only every so many of the frames that were offered is kept; doubles whenever too many are.
+    /// Only every `stride`-th offered frame is kept; doubles whenever there are too many.
     stride: usize,
     offered: usize,
 }
 
 impl ReportBuilder {
-    /// A report with the standard sizes.
+    /// A report with default options.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if a frequency map is not on the report's grid.
@@ -69,11 +70,11 @@ impl ReportBuilder {
         Self::with_options(input, ReportOptions::default())
     }
 
-    /// A report with chosen sizes.
+    /// A report with the given options.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if a frequency map is not on the report's grid;
-    /// [`ClimateError::Invalid`] for a field whose range is empty or two sources of one kind.
+    /// [`ClimateError::Mismatch`] if a frequency map is not on the report's grid; [`ClimateError::Invalid`] for a field
+    /// with an empty range, or for two sources of one kind.
     pub fn with_options(input: ReportInput, options: ReportOptions) -> Result<Self> {
         for map in &input.frequencies {
             if map.share.dim() != input.grid.shape() {
@@ -111,16 +112,16 @@ impl ReportBuilder {
         })
     }
 
-    /// Whether the next frame offered will be kept for the map (else only its masks are counted, and fields may be left
-    /// out).
+    /// Whether the next offered frame will be kept for the map. If not, only its masks are counted, and fields may be
+    /// left out.
     pub fn keeps_next_frame(&self) -> bool {
         self.offered.is_multiple_of(self.stride)
     }
 
-    /// Counts the masks of one time and keeps it for the map, if it is one of the times shown. Offer times in order.
+    /// Counts the masks of one time, and keeps the frame for the map if it is one of those shown. Offer times in order.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] for an array of another grid or an unknown class.
+    /// [`ClimateError::Mismatch`] for an array on another grid or an unknown class.
     pub fn add_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         frame.check(&self.input.grid)?;
         self.counter.add(frame.time, &frame.masks);
@@ -128,7 +129,7 @@ impl ReportBuilder {
         if self.keeps_next_frame() {
             self.frames
                 .push(self.encoder.encode(frame, &self.input.field)?);
-            // Twice the limit is kept, so that the final choice can still be an even one.
+            // Twice the limit is kept, so that the final selection can still be evenly spaced.
             if self.frames.len() >= 2 * self.options.max_frames.max(1) {
                 let mut index = 0;
                 self.frames.retain(|_| {
@@ -142,7 +143,7 @@ impl ReportBuilder {
         Ok(())
     }
 
-    /// Agreement of each pair of sources over the masks counted so far.
+    /// Agreement of each pair of sources over all masks so far.
     pub fn agreement(&self) -> &[Agreement] {
         self.counter.pairs()
     }
@@ -150,7 +151,7 @@ impl ReportBuilder {
     /// The page as HTML.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if a picture cannot be made.
+    /// [`ClimateError::Invalid`] if a picture cannot be encoded.
     pub fn html(&self) -> Result<String> {
         let mut frames: Vec<&EncodedFrame> = self.frames.iter().collect();
         frames.sort_by(|a, b| by_time(a.time, b.time));
@@ -173,7 +174,7 @@ impl ReportBuilder {
         })
     }
 
-    /// Writes the page, whole or not at all, and returns its size in bytes.
+    /// Writes the page atomically and returns its size in bytes.
     ///
     /// # Errors
     /// As [`Self::html`]; [`ClimateError::Data`] if the file cannot be written.

@@ -12,8 +12,8 @@ use crate::statistics::{Basin, Category};
 use squall_data::{Calendar, Class};
 use std::fmt::Write as _;
 
-/// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, rounded as they are published, and
-/// their short names.
+/// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, rounded as published, and their short
+/// names.
 pub(crate) const SAFFIR_SIMPSON: [(f64, &str); 6] = [
     (17.5, "TS"),
     (33.0, "1"),
@@ -23,12 +23,12 @@ pub(crate) const SAFFIR_SIMPSON: [(f64, &str); 6] = [
     (70.0, "5"),
 ];
 
-/// Category of a wind, as the tables have it: 0 below tropical storm, 1 tropical storm, 2..=6 categories 1 to 5.
+/// Category of a wind as in the tables: 0 below tropical storm, 1 tropical storm, 2..=6 categories 1 to 5.
 pub(crate) fn category(wind_m_s: f64) -> usize {
     Category::saffir_simpson(wind_m_s).map_or(0, |category| category as usize)
 }
 
-/// A plot with its heading and, if it helps, a sentence below.
+/// A plot with its heading and an optional note below.
 pub(crate) fn figure(title: &str, svg: &str, note: &str) -> String {
     let mut out = format!(
         "<figure class=\"chart\"><figcaption>{}</figcaption>\n{svg}",
@@ -41,7 +41,7 @@ pub(crate) fn figure(title: &str, svg: &str, note: &str) -> String {
     out
 }
 
-/// The names of the sources beside their marks.
+/// The legend of the sources.
 pub(crate) fn source_legend(sources: &[Source]) -> String {
     let mut out = String::from("<ul class=\"legend sources\">");
     for source in sources {
@@ -56,8 +56,8 @@ pub(crate) fn source_legend(sources: &[Source]) -> String {
     out
 }
 
-/// Counts per month of genesis, of two years and more in a twelfth of a year; months that the data do not cover are
-/// marked.
+/// The seasonal cycle: counts per month of genesis; from two years of data on, per month of data. Months without data
+/// are marked.
 pub(crate) fn seasonal(
     sources: &[&Source],
     class: Class,
@@ -67,7 +67,7 @@ pub(crate) fn seasonal(
 ) -> String {
     let month_days = calendar.mean_year_days() / 12.0;
     let per_year = years >= 2.0;
-    // A source without objects has none that were not tracked.
+    // A source without objects does not count as untracked.
     let tracked = (sources.iter())
         .all(|s| is_tracked(s, class) || s.events.iter().all(|event| event.class != class));
     let counts: Vec<[f64; 12]> = sources
@@ -75,7 +75,7 @@ pub(crate) fn seasonal(
         .map(|source| {
             let mut counts = counts_by_month(source, class);
             if per_year {
-                // The number of a month without data is not known, even if tables have some.
+                // The rate of a month without data is unknown, even if tables have objects in it.
                 let of_days = |(n, d): (&mut f64, &f64)| {
                     *n *= if *d > 0.0 { month_days / d } else { 0.0 };
                 };
@@ -124,7 +124,7 @@ pub(crate) fn seasonal(
     figure(&title, &plot.finish(&description), "")
 }
 
-/// How many objects of a class begin in each month.
+/// The number of objects of a class that begin in each month.
 fn counts_by_month(source: &Source, class: Class) -> [f64; 12] {
     let mut counts = [0.0; 12];
     for object in objects(source, class) {
@@ -133,7 +133,7 @@ fn counts_by_month(source: &Source, class: Class) -> [f64; 12] {
     counts
 }
 
-/// Draws bands over the months that no day of the data is in; neighbouring months share one.
+/// Draws bands over the months without data; adjacent months share one.
 fn mark_months_without_data(plot: &mut Plot, days: &[f64; 12]) {
     let mut start = 0;
     while start < 12 {
@@ -148,7 +148,7 @@ fn mark_months_without_data(plot: &mut Plot, days: &[f64; 12]) {
     }
 }
 
-/// Where and when: basins or sectors by months, shaded by count, for one source.
+/// Counts by basin or sector and month as a shaded table, for one source.
 pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) -> String {
     let names = Basin::names_for(class);
     let mut counts = [[0usize; 12]; Basin::NAMES.len()];
@@ -220,7 +220,7 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
     figure(&title, &svg, "")
 }
 
-/// The total of each place that has any, in words.
+/// The total of each region that has any, as text.
 fn basin_totals(names: &[&str], counts: &[[usize; 12]]) -> String {
     let totals = names
         .iter()
@@ -237,7 +237,7 @@ fn basin_totals(names: &[&str], counts: &[[usize; 12]]) -> String {
     }
 }
 
-/// IoU of two sources over time, both classes.
+/// IoU of two sources over time for both classes.
 pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> String {
     let Some((first, _)) = agreement.series.first() else {
         return String::new();
@@ -247,7 +247,7 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     if last <= 0.0 {
         return String::new();
     }
-    // More points than pixels show nothing more: a long run is averaged over equal stretches.
+    // More points than pixels add nothing: a long run is averaged over intervals.
     let every = agreement.series.len().div_ceil(600).max(1);
     let ticks = nice_ticks(0.0, last, 6);
     let mut plot = Plot::new((0.0, last), (0.0, 1.0));
@@ -280,12 +280,12 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     figure(&title, &svg, &note)
 }
 
-/// The two classes beside their marks.
+/// The legend of the two classes.
 pub(crate) fn class_legend() -> String {
     "<ul class=\"legend\"><li><i class=\"key cyclone\"></i>tropical cyclones</li><li><i class=\"key river\"></i>atmospheric rivers</li></ul>\n".into()
 }
 
-/// A count as people read it.
+/// A formatted count.
 pub(crate) fn whole(count: usize) -> String {
     grouped(count as f64, 0)
 }
@@ -304,7 +304,7 @@ mod tests {
         assert_eq!(found, [0, 1, 1, 2, 3, 4, 5, 6]);
     }
 
-    /// A cyclone that begins in a month of 2001.
+    /// A cyclone that begins in this month of 2001.
     fn cyclone(month: i64) -> Track {
         let start = Time::new(Calendar::NoLeap, 2001, month, 5, 0, 0, 0).unwrap();
         Track {

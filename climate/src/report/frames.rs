@@ -1,4 +1,4 @@
-//! One time of the map, compressed as soon as it is known.
+//! Frames of the map, each compressed immediately.
 
 use crate::error::{ClimateError, Result};
 use crate::map::image::{codes_png, grey_png};
@@ -16,7 +16,7 @@ pub(crate) const WIND_RANGE_M_S: (f32, f32) = (-127.0, 128.0);
 /// The fields and masks of one time, `(lat, lon)` on the report's grid. Everything but the time may be missing.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
-    /// When.
+    /// The time of the frame.
     pub time: Time,
     /// The field of [`crate::report::ReportInput::field`], in its unit.
     pub field: Option<ArrayView2<'a, f32>>,
@@ -24,7 +24,7 @@ pub struct Frame<'a> {
     pub sea_level_pressure_pa: Option<ArrayView2<'a, f32>>,
     /// Eastward and northward wind, m/s.
     pub wind_m_s: Option<(ArrayView2<'a, f32>, ArrayView2<'a, f32>)>,
-    /// Class codes per source.
+    /// Class codes, per source.
     pub masks: Vec<(SourceKind, ArrayView2<'a, u8>)>,
 }
 
@@ -49,8 +49,8 @@ impl<'a> Frame<'a> {
     }
 
     /// # Errors
-    /// [`ClimateError::Mismatch`] naming the first array that does not have the grid's shape, or a code that is no
-    /// class.
+    /// [`ClimateError::Mismatch`] with the first array that does not have the grid's shape, or with an unknown class
+    /// code.
     pub(crate) fn check(&self, grid: &LatLonGrid) -> Result<()> {
         let wind = self.wind_m_s.as_ref();
         let fields = [
@@ -100,7 +100,7 @@ pub(crate) struct EncodedFrame {
 }
 
 impl EncodedFrame {
-    /// Bytes of all pictures.
+    /// Total size of all pictures.
     pub(crate) fn bytes(&self) -> usize {
         let fields = [&self.field, &self.pressure, &self.wind];
         let masks = self.masks.iter().map(|(_, mask)| mask);
@@ -116,7 +116,7 @@ impl EncodedFrame {
     }
 }
 
-/// Turns frames into pictures of fixed sizes.
+/// Encodes frames as pictures of fixed sizes.
 #[derive(Debug)]
 pub(crate) struct FrameEncoder {
     field: Resampler,
@@ -133,7 +133,7 @@ impl FrameEncoder {
         }
     }
 
-    /// (rows, columns) of field and mask, pressure, wind pictures.
+    /// (rows, columns) of the pictures of field and masks, pressure, and wind.
     pub(crate) fn shapes(&self) -> [(usize, usize); 3] {
         [&self.field, &self.pressure, &self.wind].map(Resampler::picture_shape)
     }
@@ -150,7 +150,7 @@ impl FrameEncoder {
         });
         let wind = frame.wind_m_s.map(|(u, v)| {
             let (low, high) = WIND_RANGE_M_S;
-            // A missing wind is drawn as calm.
+            // Missing wind is drawn as calm.
             let component = |c| {
                 levels(
                     &self.wind.mean(c).mapv(|w| if w.is_nan() { 0.0 } else { w }),
@@ -178,19 +178,19 @@ impl FrameEncoder {
     }
 }
 
-/// The sources of which any frame has a mask, in the order of legends.
+/// The sources with a mask in any frame, in the order of legends.
 pub(crate) fn sources_of(frames: &[&EncodedFrame]) -> Vec<SourceKind> {
     let masks = frames.iter().flat_map(|frame| &frame.masks);
     let kinds: BTreeSet<SourceKind> = masks.map(|(kind, _)| *kind).collect();
     kinds.into_iter().collect()
 }
 
-/// Evenly spaced indices of at most `limit` of `total` times, starting with the first: every n-th.
+/// Evenly spaced indices of at most `limit` of `total` times, every n-th from the first.
 pub fn select_frames(total: usize, limit: usize) -> Vec<usize> {
     (0..total).step_by(frame_step(total, limit)).collect()
 }
 
-/// The n of "every n-th".
+/// The n of [`select_frames`].
 pub(crate) fn frame_step(total: usize, limit: usize) -> usize {
     total.div_ceil(limit.max(1)).max(1)
 }

@@ -1,4 +1,4 @@
-//! Histograms of what the objects of a class are like.
+//! Histograms of the properties of a class's objects.
 
 use crate::report::figures::{SAFFIR_SIMPSON, figure, whole};
 use crate::report::html::escape;
@@ -9,19 +9,19 @@ use crate::report::ticks::{count_ticks, nice_ticks, tick_labels};
 use crate::report::{Source, SourceKind, class_word};
 use squall_data::Class;
 
-/// What a histogram shows.
+/// The quantity of a histogram.
 pub(crate) struct Quantity {
     pub(crate) title: &'static str,
     pub(crate) axis: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) value: fn(&Object<'_>) -> Option<f64>,
-    /// How people read a value.
+    /// Formats a value.
     pub(crate) text: fn(f64) -> String,
-    /// Whether thresholds of the Saffir–Simpson scale are marked.
+    /// Whether to mark the thresholds of the Saffir–Simpson scale.
     pub(crate) categories: bool,
 }
 
-/// The distributions shown for a class.
+/// The quantities shown for a class.
 pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
     let plain = |title, axis, unit, value| Quantity {
         title,
@@ -44,7 +44,7 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
                 )
             },
             Quantity {
-                // Three digits would be 1010 of all from 1005 to 1015.
+                // Three digits would turn everything from 1005 to 1015 into 1010.
                 text: |value| grouped(value, 0),
                 ..plain(
                     "Lowest pressure",
@@ -90,7 +90,7 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
     }
 }
 
-/// The values of a source that knows some.
+/// The known values of a source.
 struct Sample<'a> {
     source: &'a Source,
     values: Vec<f64>,
@@ -98,7 +98,7 @@ struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// `None` if the source knows no value.
+    /// `None` if the source has no values.
     fn of(source: &'a Source, class: Class, quantity: &Quantity) -> Option<Self> {
         let found = objects(source, class);
         let values = found.iter().filter_map(quantity.value);
@@ -110,7 +110,7 @@ impl<'a> Sample<'a> {
         })
     }
 
-    /// Number of values between each two of the edges, which are equally far apart.
+    /// Number of values between adjacent edges, which must be equally spaced.
     fn counts(&self, edges: &[f64]) -> Vec<f64> {
         let bins = edges.len() - 1;
         let mut counts = vec![0.0; bins];
@@ -121,13 +121,13 @@ impl<'a> Sample<'a> {
         counts
     }
 
-    /// The first tenth, the middle and the last tenth, as people read them.
+    /// The first decile, the median and the last decile, formatted.
     fn tenths(&self) -> Option<[String; 3]> {
         Some(quantiles(&self.values)?.map(self.text))
     }
 }
 
-/// A histogram of a quantity, one series per source; empty text if no source knows it, or all know of nothing but zeros.
+/// A histogram of a quantity, one series per source; empty if no source has values, or all values are zero.
 pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
     let samples: Vec<Sample<'_>> = sources
         .iter()
@@ -140,7 +140,7 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
     let (low, high) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |r, v| {
         (r.0.min(v), r.1.max(v))
     });
-    // Whatever was seen at one time alone has a lifetime of nothing.
+    // Objects seen at a single time have a lifetime of zero.
     if low == 0.0 && high == 0.0 {
         return String::new();
     }
@@ -181,7 +181,7 @@ fn axes(quantity: &Quantity, edges: &[f64], highest: f64, heading: &str) -> Plot
     plot
 }
 
-/// Bars side by side, and among several sources the truth as a line around them.
+/// Bars side by side; among several sources, the truth is an outline around them.
 fn draw(plot: &mut Plot, samples: &[Sample<'_>], counts: &[Vec<f64>], edges: &[f64], unit: &str) {
     let bars = samples
         .iter()
@@ -205,7 +205,7 @@ fn draw(plot: &mut Plot, samples: &[Sample<'_>], counts: &[Vec<f64>], edges: &[f
     }
 }
 
-/// What the histogram shows, for those who cannot see it.
+/// A text description of the histogram for screen readers.
 fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
     let of_each = samples.iter().filter_map(|s| {
         let [p10, p50, p90] = s.tenths()?;

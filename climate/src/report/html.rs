@@ -1,8 +1,8 @@
-//! HTML text: escaping, and a writer that closes what it opens.
+//! HTML text: escaping, and tables.
 
 use std::fmt::Write as _;
 
-/// Text with the five characters that mean something to HTML replaced; control characters are dropped.
+/// Escapes the five special characters of HTML and drops control characters.
 pub(crate) fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -20,17 +20,17 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// A sentence that does not break between a number and its percent sign, nor within what it says of p.
+/// Replaces spaces before percent signs and around the operators of p-values by non-breaking ones.
 pub(crate) fn unbroken(sentence: &str) -> String {
     let sentence = sentence.replace(" %", "\u{a0}%");
     let sentence = sentence.replace("p = ", "p\u{a0}=\u{a0}");
     sentence.replace("p < ", "p\u{a0}<\u{a0}")
 }
 
-/// Text as HTML, with what stands between backticks as code.
+/// Text as HTML, with code between backticks.
 pub(crate) fn marked(text: &str) -> String {
     let parts: Vec<&str> = text.split('`').collect();
-    // Of an odd number of them one is a sign like any other.
+    // With an odd number of backticks, they are literal.
     if parts.len().is_multiple_of(2) {
         return escape(text);
     }
@@ -41,7 +41,7 @@ pub(crate) fn marked(text: &str) -> String {
     parts.iter().enumerate().map(html).collect()
 }
 
-/// JSON that may stand inside a `script` element: `<` and `>` and `&` become escapes of JSON strings.
+/// JSON that is safe inside a `script` element: `<`, `>` and `&` are escaped in JSON strings.
 pub(crate) fn script_json(value: &serde_json::Value) -> String {
     value
         .to_string()
@@ -63,9 +63,9 @@ pub(crate) fn paragraphs(text: &str) -> String {
         })
 }
 
-/// A table. Headings and cells are plain text; on narrow screens every cell carries its heading.
+/// A table. Headings are plain text; on narrow screens every cell shows its heading.
 pub(crate) struct Table<'a> {
-    /// Read out by screen readers, and shown above.
+    /// Shown above, and read by screen readers.
     pub caption: &'a str,
     /// Heading and whether the column holds numbers.
     pub columns: &'a [(&'a str, bool)],

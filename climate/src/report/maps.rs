@@ -1,4 +1,4 @@
-//! Still maps of the page: their panels, and how often each class is where.
+//! Static maps of the page: their panels, and maps of class frequencies.
 
 use crate::compare::capital;
 use crate::error::Result;
@@ -20,7 +20,7 @@ pub(crate) struct Panel {
 }
 
 impl Panel {
-    /// The window that shows a class: latitudes without it are cut off global maps.
+    /// The window for a class: global maps omit the latitudes where it does not occur.
     pub(crate) fn of(grid: &LatLonGrid, class: Class, centre_deg: f64) -> Self {
         let mut map = Projection::showing(grid, centre_deg);
         let limit = if class == Class::TropicalCyclone {
@@ -53,7 +53,7 @@ impl Panel {
         10.0 * (self.map.north_deg - lat_deg)
     }
 
-    /// Places of the page's `#land` or `#shores` path in this window.
+    /// Copies of the page's `#land` or `#shores` path that are visible in this window.
     pub(super) fn coast(&self, id: &str, class: &str) -> String {
         let (width, _) = self.size();
         let dy = 10.0 * (self.map.north_deg - 90.0);
@@ -69,7 +69,7 @@ impl Panel {
             })
     }
 
-    /// Meridians and parallels with their names.
+    /// Meridians and parallels with their labels.
     pub(super) fn graticule(&self) -> String {
         let (width, height) = self.size();
         let step = if self.map.lon_span_deg > 180.0 {
@@ -130,7 +130,7 @@ impl Panel {
     }
 }
 
-/// The upper end of the colours of frequency maps of one class: a round number that few cells exceed.
+/// The upper end of the colours of one class's frequency maps: a round number that few cells exceed.
 pub(crate) fn common_top(maps: &[&FrequencyMap]) -> f64 {
     let mut values: Vec<f32> = maps
         .iter()
@@ -213,7 +213,7 @@ fn colours_of(class: Class) -> ColourMap {
     }
 }
 
-/// The words of a colour bar from whose end on, `top`, one colour `stands` for all values; empty if there are none.
+/// A remark for a colour bar that the last colour `stands` for all values above `top`; empty if there are none.
 pub(super) fn beyond(stands: &str, highest: f64, top: f64, unit: &str) -> String {
     if highest > 1.0001 * top {
         let highest = numbers::told_apart(highest, top);
@@ -223,7 +223,7 @@ pub(super) fn beyond(stands: &str, highest: f64, top: f64, unit: &str) -> String
     }
 }
 
-/// The colour bar of frequency maps, which says so where cells exceed its end.
+/// The colour bar of frequency maps, with a remark if cells exceed its end.
 pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> String {
     let shares = maps.iter().flat_map(|map| &map.share);
     let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
@@ -274,7 +274,7 @@ mod tests {
         let map = map(0.3049);
         let bar = frequency_bar(map.class, 30.0, &[&map]);
         assert!(bar.contains("up to 30.5\u{a0}%"), "{bar}");
-        // What few cells have at few times is not 0.
+        // A small share in few cells does not become 0.
         let bar = frequency_bar(map.class, 0.04, &[]);
         assert!(bar.contains("Colours from 0 to 0.04 percent"), "{bar}");
     }

@@ -1,8 +1,8 @@
-//! One self-contained HTML file of a run: maps, plots, tables and what they rest on.
+//! One self-contained HTML file of a run: maps, plots, tables and their provenance.
 //!
-//! Give a [`ReportInput`] to [`ReportBuilder::new`], push frames (each is compressed at once, so that a long run needs
-//! little memory), and [`ReportBuilder::write`] the page. Everything but the grid may be missing: a section without
-//! data says so instead of being empty.
+//! Create a [`ReportBuilder`] from a [`ReportInput`], add frames (each is compressed immediately, so that a long run
+//! needs little memory), and [`ReportBuilder::write`] the page. Everything but the grid is optional: sections without
+//! data say so.
 //!
 //! # Example
 //! ```
@@ -25,7 +25,7 @@
 //! ```
 //!
 //! # Not done
-//! Maps are equirectangular only. Basins are boxes (see `statistics/basin.rs`), not coastline-exact.
+//! Maps are equirectangular only. Basins are boxes (see `statistics/basin.rs`), not bounded by coastlines.
 
 mod agreement;
 mod browser;
@@ -65,23 +65,23 @@ use ndarray::Array2;
 use squall_data::{Class, LatLonGrid, Time, Variable};
 use std::sync::Arc;
 
-/// One line of the table of scores.
+/// One row of the table of scores.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Score {
-    /// Heading under which it stands, for instance "Network against truth, events".
+    /// Heading of its group, for instance "Network against truth, events".
     pub group: String,
-    /// What is measured.
+    /// Name of the measure.
     pub name: String,
-    /// The number as it is to be read, with its unit.
+    /// The formatted value with its unit.
     pub value: String,
-    /// The same as a share from 0 to 1, drawn as a bar, where it is one.
+    /// The value as a share from 0 to 1 to draw as a bar, if it is one.
     pub fraction: Option<f64>,
-    /// What it means, in a sentence.
+    /// The meaning, in a sentence.
     pub meaning: String,
 }
 
 impl Score {
-    /// A score between 0 and 1; a value that is not finite is shown as not defined.
+    /// A score between 0 and 1; a non-finite value is shown as not defined.
     pub fn fraction(
         group: impl Into<String>,
         name: impl Into<String>,
@@ -125,25 +125,25 @@ impl Score {
     }
 }
 
-/// How a network learnt.
+/// The training curves of a network.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingCurve {
-    /// What the legend calls the run.
+    /// Label of the run in the legend.
     pub label: String,
-    /// Step and training loss, in the order of steps.
+    /// Steps and training losses, in the order of steps.
     pub loss: Vec<(f64, f64)>,
-    /// What `score` is, for instance `mean IoU` or `mAP`.
+    /// Name of `score`, for instance `mean IoU` or `mAP`.
     pub score_name: String,
-    /// Step and score of each validation, 0 to 1.
+    /// Steps and scores of each validation, 0 to 1.
     pub score: Vec<(f64, f64)>,
 }
 
-/// How often each cell belongs to a class, by one source.
+/// The share of times in which each cell belongs to a class, by one source.
 #[derive(Debug, Clone)]
 pub struct FrequencyMap {
-    /// Whose masks were counted.
+    /// The source of the masks.
     pub source: SourceKind,
-    /// Which class.
+    /// The class counted.
     pub class: Class,
     /// Share of the times, 0 to 1, `(lat, lon)` on the grid of the report.
     pub share: Array2<f32>,
@@ -154,9 +154,9 @@ pub struct FrequencyMap {
 pub struct FieldInfo {
     /// Short name, for instance `TMQ`.
     pub name: String,
-    /// What it is, in words.
+    /// Description.
     pub long_name: String,
-    /// Its unit as it is to be read, for instance `kg m⁻²`.
+    /// Formatted unit, for instance `kg m⁻²`.
     pub unit: String,
     /// Values of the first and last colour.
     pub range: (f32, f32),
@@ -184,64 +184,63 @@ impl FieldInfo {
     }
 }
 
-/// Everything that the page says apart from the frames of its map.
+/// The content of the page except for the frames of its map.
 #[derive(Debug, Clone)]
 pub struct ReportInput {
     /// Heading and title of the page.
     pub title: String,
-    /// What was run, in a few sentences; blank lines separate paragraphs.
+    /// Description of the run in a few sentences; blank lines separate paragraphs.
     pub description: String,
     /// The grid of masks, fields and frequency maps.
     pub grid: Arc<LatLonGrid>,
-    /// First and last analysed time; if `None`, of the times that the builder was given, of events and of tracks. What
-    /// the page says to be covered goes on for one step after the last.
+    /// First and last analysed time; `None` takes them from the builder's frames, events and tracks. The page's covered
+    /// period extends one step beyond the last.
     pub period: Option<(Time, Time)>,
-    /// Number of analysed times; found from the frames if `None`.
+    /// Number of analysed times; `None` counts the frames.
     pub times: Option<usize>,
     /// The field under the masks.
     pub field: FieldInfo,
-    /// Events and tracks; the first is the one that single-source figures and tables show.
+    /// Events and tracks. Figures and tables of a single source show the first one.
     pub sources: Vec<Source>,
-    /// What legends call sources of masks that are none of [`Self::sources`]; the others have labels of their own.
+    /// Legend labels of sources of masks that are not in [`Self::sources`]; the others have their own labels.
     pub labels: Vec<(SourceKind, String)>,
-    /// Classes of masks that a source did not look for: that it has none says nothing.
+    /// Classes that a source does not detect, so that their absence from its masks means nothing.
     pub not_looked_for: Vec<(SourceKind, Class)>,
     /// Boxes, drawn on the map and listed among the events.
     pub boxes: Vec<BoxSource>,
     /// Frequency maps, shown in this order.
     pub frequencies: Vec<FrequencyMap>,
-    /// Scores with what they mean, shown in this order.
+    /// Scores and their meaning, shown in this order.
     pub scores: Vec<Score>,
-    /// What changed between runs, each a section.
+    /// Changes between runs; each is a section.
     pub comparisons: Vec<Comparison>,
-    /// Training runs, on one chart.
+    /// Training runs, in one chart.
     pub training: Vec<TrainingCurve>,
-    /// Where the data come from.
+    /// Provenance of the data.
     pub provenance: Vec<Provenance>,
     /// The thresholds or the recipe, as text.
     pub recipe: Option<String>,
-    /// Commands that make the page again.
+    /// Commands that reproduce the page.
     pub commands: Vec<String>,
-    /// What a reader must know before believing a number; the page adds what it sees itself (short sample, for
-    /// instance).
+    /// Caveats for the reader; the page adds those it detects itself, for instance a short sample.
     pub warnings: Vec<String>,
-    /// What wrote the page, for instance `squall 0.1.0`.
+    /// The program that wrote the page, for instance `squall 0.1.0`.
     pub generator: String,
 }
 
-/// What a page says of where its data come from, or by which rules they were made.
+/// Where data come from, or the rules by which they were made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// What it is about, for instance `calendar`.
+    /// The subject, for instance `calendar`.
     pub name: String,
-    /// What is said of it; may be empty if there are numbers.
+    /// The text; may be empty if there are numbers.
     pub value: String,
-    /// Numbers, one a line, that a reader looks up rather than reads: the page folds them behind the value.
+    /// Numbers for reference, one per line; the page folds them away after the text.
     pub numbers: Vec<String>,
 }
 
 impl Provenance {
-    /// A value without numbers.
+    /// An entry without numbers.
     pub fn new(name: impl Into<String>, value: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -252,7 +251,7 @@ impl Provenance {
 }
 
 impl ReportInput {
-    /// A report with a title and nothing else yet.
+    /// An empty report with a title.
     pub fn new(title: impl Into<String>, grid: Arc<LatLonGrid>) -> Self {
         Self {
             title: title.into(),
@@ -277,18 +276,18 @@ impl ReportInput {
         }
     }
 
-    /// Whether a source looked for a class.
+    /// Whether a source detects a class.
     pub(crate) fn looked_for(&self, kind: SourceKind, class: Class) -> bool {
         !self.not_looked_for.contains(&(kind, class))
     }
 
-    /// The sources that looked for a class.
+    /// The sources that detect a class.
     pub(crate) fn sources_of(&self, class: Class) -> Vec<&Source> {
         let looked = |source: &&Source| self.looked_for(source.kind, class);
         self.sources.iter().filter(looked).collect()
     }
 
-    /// What legends call a source: its own label, or its kind.
+    /// The legend label of a source: its own, or else the name of its kind.
     pub(crate) fn label(&self, kind: SourceKind) -> &str {
         let own = self.sources.iter().find(|source| source.kind == kind);
         let given = || self.labels.iter().find(|(of, _)| *of == kind);

@@ -1,11 +1,11 @@
-//! Numbers, dates and places as people read them.
+//! Formats numbers, dates and positions for readers.
 
 use crate::compare::Statistic;
 use crate::map::projection::signed_longitude;
 use crate::statistics::is_southern;
 use squall_data::Time;
 
-/// A value with some decimals and narrow spaces between thousands (from 10,000 on).
+/// A value with a number of decimals, and narrow spaces between thousands (from 10,000 on).
 pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     if !value.is_finite() {
         return "–".into();
@@ -30,7 +30,7 @@ pub(crate) fn grouped(value: f64, decimals: usize) -> String {
     out
 }
 
-/// A value rounded to some significant digits.
+/// A value rounded to a number of significant digits.
 pub(crate) fn significant(value: f64, digits: i32) -> String {
     if value == 0.0 || !value.is_finite() {
         return grouped(value, 0);
@@ -41,7 +41,7 @@ pub(crate) fn significant(value: f64, digits: i32) -> String {
     grouped((value / scale).round() * scale, decimals as usize)
 }
 
-/// A number to two significant digits, to more where these are those of another number: 20.4 beside 20.
+/// A number to two significant digits, or as many as distinguish it from `other`: 20.4 beside 20.
 pub(crate) fn told_apart(value: f64, other: f64) -> String {
     let digits = (2..6).find(|&digits| significant(value, digits) != significant(other, digits));
     significant(value, digits.unwrap_or(2))
@@ -66,7 +66,7 @@ pub(crate) fn place(lat_deg: f64, lon_deg: f64) -> String {
     format!("{:.1}°{ns} {:.1}°{ew}", lat_deg.abs(), lon.abs())
 }
 
-/// Three letters of each month.
+/// Three-letter names of the months.
 pub(crate) const MONTHS: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
@@ -88,7 +88,7 @@ pub(crate) fn moment(time: Time) -> String {
     )
 }
 
-/// A length of time in the unit that suits it.
+/// A duration in a suitable unit.
 pub(crate) fn duration(hours: f64) -> String {
     if hours < 48.0 {
         format!("{} h", grouped(hours, 0))
@@ -105,7 +105,7 @@ pub(crate) fn duration(hours: f64) -> String {
     }
 }
 
-/// Some years: `2.54 years`, `6 years`.
+/// A number of years: `2.54 years`, `6 years`.
 pub(crate) fn years(number: f64) -> String {
     let text = significant(number, 3);
     let short = if text.contains('.') {
@@ -116,7 +116,7 @@ pub(crate) fn years(number: f64) -> String {
     format!("{short} years")
 }
 
-/// A share as percent: `2.3 %`, `0.04 %`.
+/// A share as a percentage: `2.3 %`, `0.04 %`.
 pub(crate) fn percent(share: f64) -> String {
     if share.is_finite() {
         format!("{}\u{a0}%", significant(100.0 * share, 2))
@@ -125,8 +125,8 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
-/// The 10th percentile of a sample, its median and its 90th percentile; `None` if empty. The outer two are by the
-/// definition of comparisons, which takes no value between two.
+/// The 10th percentile, median and 90th percentile of a sample; `None` if empty. The percentiles are defined as in
+/// comparisons, without interpolation.
 pub(crate) fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
     let at = |share: f64| {
         let values = values.iter().map(|value| (*value, 0)).collect();
@@ -135,7 +135,7 @@ pub(crate) fn quantiles(values: &[f64]) -> Option<[f64; 3]> {
     Some([at(0.1)?, median(values)?, at(0.9)?])
 }
 
-/// The middle one of the numbers among some values, of an even number of them the mean of the two in the middle.
+/// The median of the finite values; of an even number of them, the mean of the middle two.
 fn median(values: &[f64]) -> Option<f64> {
     let mut numbers: Vec<f64> = values.iter().copied().filter(|v| v.is_finite()).collect();
     numbers.sort_by(f64::total_cmp);
@@ -170,7 +170,8 @@ mod tests {
         assert_eq!(years(100.0), "100 years");
         assert_eq!(percent(0.0234), "2.3\u{a0}%");
         assert_eq!(quantiles(&[1.0, 2.0, 3.0]).unwrap()[1], 2.0);
-        // As in `squall compare` of four the fourth is the first that 90 % do not exceed; a median may lie between two.
+        // As in `squall compare`: the 90th percentile of four values is the fourth; a median may lie between two
+        // values.
         let four = [4.0, 1.0, 3.0, 2.0];
         assert_eq!(quantiles(&four), Some([1.0, 2.5, 4.0]));
         assert_eq!(quantiles(&[34.2, 24.6]).unwrap()[1], 0.5 * (24.6 + 34.2));

@@ -1,4 +1,4 @@
-//! The top of the page: title, numbers in plain sentences, and what to know before quoting them.
+//! The top of the page: title, numbers in sentences, and caveats.
 
 use crate::compare::listed;
 use crate::report::figures::category;
@@ -13,7 +13,7 @@ use squall_data::Class;
 use squall_data::boxes::BoxClass;
 use std::fmt::Write as _;
 
-/// Title, description and the facts of the run.
+/// The page's header with title, description and facts of the run.
 pub(crate) fn header(page: &Page<'_>) -> String {
     let input = page.input;
     let mut facts = Vec::new();
@@ -60,7 +60,7 @@ fn strongest<'a>(source: &'a Source) -> Option<Object<'a>> {
         })
 }
 
-/// Sentences on one source.
+/// The paragraph on one source.
 fn sentences(page: &Page<'_>, source: &Source) -> String {
     let mut parts = Vec::new();
     let mut blind = Vec::new();
@@ -70,7 +70,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
             continue;
         }
         let found = objects(source, class);
-        // Only boxes tell the others apart: of masks there is nothing to say about them.
+        // Masks only have the two event classes, so a missing one of the others is not worth a remark.
         if found.is_empty() && !Class::EVENTS.contains(&class) {
             continue;
         }
@@ -118,7 +118,7 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
     format!("<p>{out}</p>\n")
 }
 
-/// When and where the strongest cyclone was seen first, and how strong it became.
+/// A sentence on when and where the strongest cyclone was first seen, and its maximum strength.
 fn strongest_sentence(cyclone: &Object<'_>) -> String {
     let wind = cyclone.max_wind_m_s.unwrap_or(0.0);
     let grade = match category(wind) {
@@ -137,7 +137,7 @@ fn strongest_sentence(cyclone: &Object<'_>) -> String {
     )
 }
 
-/// How many boxes of one source are shown, of which classes, and how many are not.
+/// A paragraph on one source of boxes: how many are shown, of which classes, and how many are left out.
 fn box_sentence(source: &BoxSource) -> String {
     let frames = source.frames.frames();
     let number = |class: BoxClass| {
@@ -189,7 +189,7 @@ fn tile(value: &str, what: &str, class: &str) -> String {
     )
 }
 
-/// The numbers at the top: objects of the first source, its strongest wind, and the IoU of the first two sources.
+/// The tiles at the top: objects of the first source, its strongest wind, and the IoU of the first two sources.
 fn tiles(page: &Page<'_>) -> String {
     let mut tiles = String::new();
     if let Some(source) = page.input.sources.first() {
@@ -231,7 +231,7 @@ fn tiles(page: &Page<'_>) -> String {
     tiles
 }
 
-/// The section at the top of the page: numbers, sentences on every source, and what to know before quoting them.
+/// The section at the top of the page: tiles, a paragraph on every source, and caveats.
 pub(crate) fn summary(page: &Page<'_>) -> Section {
     let tiles = tiles(page);
     let mut html = String::new();
@@ -271,7 +271,7 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     }
 }
 
-/// What categories rest on, for each kind of wind that events have.
+/// Caveats on categories, for each kind of wind that events have.
 fn winds(page: &Page<'_>) -> Vec<String> {
     let with = |wind: SourceWind| -> Vec<String> {
         let known = |s: &&Source| s.events.iter().any(|e| e.max_wind_m_s.is_some());
@@ -280,7 +280,7 @@ fn winds(page: &Page<'_>) -> Vec<String> {
         named.collect()
     };
     let (fields, vortex) = (with(SourceWind::Fields), with(SourceWind::Vortex));
-    // Named only where there are others.
+    // The sources are only named if there are two kinds of wind.
     let of = |own: &[String], others: &[String]| match others {
         [] => String::new(),
         _ => format!(" of {}", listed(own)),
@@ -302,7 +302,7 @@ fn winds(page: &Page<'_>) -> Vec<String> {
     out
 }
 
-/// What ranks of rivers rest on where that is not vapour transport.
+/// A caveat on river ranks, if some are not based on vapour transport.
 fn ranks(page: &Page<'_>) -> Option<String> {
     let by_proxy = page.input.sources.iter().filter(|s| s.ranks_by_proxy());
     let named: Vec<String> = by_proxy.map(|s| page.in_sentence(s.kind)).collect();
@@ -314,7 +314,7 @@ fn ranks(page: &Page<'_>) -> Option<String> {
     })
 }
 
-/// Which share of the tracks of rivers are pieces.
+/// A caveat on the share of river tracks that are fragments.
 fn pieces(page: &Page<'_>) -> Option<String> {
     let sources = page.input.sources.iter();
     let of = sources.map(|s| (page.in_sentence(s.kind), Pieces::of(&s.tracks)));
@@ -322,8 +322,8 @@ fn pieces(page: &Page<'_>) -> Option<String> {
     Some(format!("{note} Their lifetimes are those of the pieces."))
 }
 
-/// A warning for each class that some sources count by tracks and others by objects of each time: such numbers must not
-/// be compared.
+/// A caveat for each class that some sources count by tracks and others by single-time objects: the numbers cannot be
+/// compared.
 fn countings(page: &Page<'_>) -> Vec<String> {
     let of_class = |class: Class| {
         let with = |tracked: bool| -> Vec<String> {
@@ -345,7 +345,7 @@ fn countings(page: &Page<'_>) -> Vec<String> {
     Class::EVENTS.into_iter().filter_map(of_class).collect()
 }
 
-/// What the page itself sees that a reader must know, after what the caller knows.
+/// All caveats: the caller's, then those that the page detects itself.
 fn warnings(page: &Page<'_>) -> Vec<String> {
     let mut out = page.input.warnings.clone();
     let sources = &page.input.sources;

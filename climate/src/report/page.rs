@@ -1,4 +1,4 @@
-//! The page as a whole: head, sections in order, data and script.
+//! The whole page: head, sections in order, data and scripts.
 
 use crate::error::Result;
 use crate::map::Coastline;
@@ -15,42 +15,42 @@ use std::borrow::Cow;
 use std::fmt::Write as _;
 
 const STYLE: &str = include_str!("assets/style.css");
-/// What saves figures, on every page that has some.
+/// The script for saving figures, on every page that has some.
 const SAVE: &str = include_str!("assets/save.js");
-/// What all scripts share; it stands before them.
+/// Shared by all scripts, so it comes first.
 const COMMON: &str = include_str!("assets/common.js");
 const MAP: &str = include_str!("assets/map.js");
 const STORE: &str = include_str!("assets/store.js");
 const LIFE: &str = include_str!("assets/life.js");
 const EVENTS: &str = include_str!("assets/events.js");
-/// No request leaves the page: everything but inline style, inline script and inline pictures is forbidden.
+/// Blocks all requests: only inline styles, scripts and images are allowed.
 const POLICY: &str = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'";
 
-/// What the sections are made of.
+/// The input of the sections.
 pub(crate) struct Page<'a> {
     pub(crate) input: &'a ReportInput,
-    /// All events, if there are any.
+    /// The event browser, if there are any events.
     pub(crate) browser: Option<&'a Browser>,
     pub(crate) options: &'a ReportOptions,
     pub(crate) encoder: &'a FrameEncoder,
     pub(crate) counter: &'a MaskCounter,
-    /// What was analysed, if anything was.
+    /// The analysed period, if any.
     pub(crate) period: Option<Period>,
     /// In time order.
     pub(crate) frames: &'a [&'a EncodedFrame],
-    /// Every so many of the times offered is on the map.
+    /// Every n-th of the offered times is on the map.
     pub(crate) every: usize,
-    /// Times offered for the map.
+    /// Number of times offered for the map.
     pub(crate) offered: usize,
 }
 
 impl Page<'_> {
-    /// What legends call a source.
+    /// The legend label of a source.
     pub(crate) fn label(&self, kind: SourceKind) -> String {
         self.input.label(kind).to_string()
     }
 
-    /// The same inside a sentence: `Heuristic` becomes `the heuristic`, `DeepLabV3+` stays.
+    /// The label inside a sentence: `Heuristic` becomes `the heuristic`, `DeepLabV3+` stays unchanged.
     pub(crate) fn in_sentence(&self, kind: SourceKind) -> String {
         let label = self.label(kind);
         if label == kind.name() {
@@ -67,7 +67,7 @@ impl Page<'_> {
     }
 }
 
-/// A section of the page: its place in the navigation and its content; without content it is left out.
+/// A section of the page: its entry in the navigation and its content.
 pub(crate) struct Section {
     pub(crate) id: Cow<'static, str>,
     pub(crate) nav: Cow<'static, str>,
@@ -77,23 +77,23 @@ pub(crate) struct Section {
     pub(crate) html: String,
 }
 
-/// What every page is made of.
+/// The parts of a page.
 pub(crate) struct Shell<'a> {
     pub(crate) title: &'a str,
     pub(crate) generator: &'a str,
-    /// Style beyond the common one.
+    /// Additions to the common style sheet.
     pub(crate) style: &'a str,
     /// The top of the page, HTML.
     pub(crate) header: String,
     pub(crate) sections: &'a [Section],
-    /// Whether it shows maps.
+    /// Whether the page has maps.
     pub(crate) has_maps: bool,
-    /// Data and script, HTML.
+    /// Data and scripts, HTML.
     pub(crate) tail: String,
 }
 
 impl Shell<'_> {
-    /// The page as text.
+    /// The complete page.
     pub(crate) fn html(&self) -> String {
         let title = escape(self.title);
         let mut out = format!(
@@ -102,7 +102,7 @@ impl Shell<'_> {
             self.style
         );
         if self.has_maps {
-            // One coastline for all still maps and for the script.
+            // One coastline, shared by all static maps and the script.
             let coast = Coastline::natural_earth();
             let _ = writeln!(
                 out,
@@ -154,7 +154,7 @@ impl Shell<'_> {
     }
 }
 
-/// The page as text.
+/// The complete page of a report.
 pub(crate) fn page(page: &Page<'_>) -> Result<String> {
     let mut tail = String::new();
     let mut element = |id: &str, data: &serde_json::Value| {
@@ -217,7 +217,7 @@ mod tests {
         let print = STYLE.split("@media print {").nth(1).unwrap();
         let shown = "details::details-content { content-visibility: visible;";
         assert!(print.contains(shown), "{print}");
-        // A table longer than a page may not be kept in one piece.
+        // A table longer than a page must not be kept in one piece.
         let pieces = print.split("break-inside: avoid").next().unwrap();
         let kept = pieces.lines().last().unwrap();
         assert!(!kept.contains("table"), "{kept}");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn paper_is_no_telephone_and_cuts_no_column_off() {
-        // A4 between its margins is 717 pixels wide; the rows of events scroll on the screen.
+        // A4 between its margins is 717 pixels wide; on the screen, the rows of events scroll.
         assert!(STYLE.contains("@media screen and (max-width: 720px) {"));
         assert!(!STYLE.contains("@media (max-width: 720px)"));
         let print = STYLE.split("@media print {").nth(1).unwrap();

@@ -1,4 +1,4 @@
-//! What pages of changes and of trends have alike: their header, sentences, notes, cells, tables, and how it was found.
+//! The common parts of pages on changes and on trends: header, sentences, notes, cells, tables, method.
 
 use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name};
 use crate::report::html::{Table, escape, marked, unbroken};
@@ -9,13 +9,13 @@ use crate::statistics::Basin;
 use squall_data::Class;
 use std::fmt::Write as _;
 
-/// What is not known.
+/// The cell of an unknown value.
 const UNKNOWN: &str = "–";
 
-/// What the marks of sentences and rows mean.
+/// The legend of the significance marks.
 pub(crate) const MARKS: &str = "<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n";
 
-/// The top of a page: which kind it is, what it is of (`about` is HTML), and facts that hold for all of it.
+/// The header of a page: its kind, title, subject (`about`, HTML) and facts.
 pub(crate) fn header(brand: &str, title: &str, about: &str, facts: &[String]) -> String {
     let facts = facts.iter().fold(String::new(), |mut out, fact| {
         let _ = write!(out, "<li>{}</li>", escape(fact));
@@ -27,7 +27,7 @@ pub(crate) fn header(brand: &str, title: &str, about: &str, facts: &[String]) ->
     )
 }
 
-/// The end of a word on years: the month that they begin with, if not January.
+/// A suffix for spans of years: the month in which years begin, if not January.
 pub(crate) fn each_from(year_start: i64) -> String {
     match year_start {
         1 => String::new(),
@@ -35,9 +35,9 @@ pub(crate) fn each_from(year_start: i64) -> String {
     }
 }
 
-/// Which months make the seasons of years that begin with a month.
+/// Explains which months make up a season if years begin with month `start`.
 pub(crate) fn seasons_of_years(start: i64) -> String {
-    // How many months of the season of this month are before it.
+    // Number of months of this month's season that precede it.
     let before = start % 3;
     let first = month_name(start);
     if start == 1 {
@@ -57,11 +57,11 @@ pub(crate) fn seasons_of_years(start: i64) -> String {
     }
 }
 
-/// A sentence, and whether what it says is significant.
+/// A sentence, and whether its statement is significant.
 pub(crate) type Sentence = (String, bool);
 
-/// The sentences of a class: those of the whole, and folded those of hemispheres, basins and seasons, each of which is
-/// a significant `what`.
+/// The sentences of a class: those on the whole Earth and year, and, folded, those on hemispheres, basins and seasons,
+/// each of which is a significant `what`.
 pub(crate) fn sentences(
     class: Class,
     whole: &[Sentence],
@@ -93,7 +93,7 @@ pub(crate) fn sentences(
     html
 }
 
-/// What a reader must know; empty if that is nothing.
+/// The list of caveats; empty if there are none.
 pub(crate) fn warnings(notes: &[String]) -> String {
     if notes.is_empty() {
         return String::new();
@@ -105,12 +105,12 @@ pub(crate) fn warnings(notes: &[String]) -> String {
     html + "</ul></div>\n"
 }
 
-/// Name and unit of a quantity.
+/// The name and unit of a quantity.
 pub(crate) fn quantity_cell(quantity: Quantity, unit: &str) -> String {
     format!("{} <small>{}</small>", quantity.about().label, escape(unit))
 }
 
-/// What parts of a hemisphere are called for a class.
+/// The word for a region of a class.
 pub(crate) fn region_word(class: Class) -> &'static str {
     if Basin::is_of(class) {
         "basin"
@@ -119,7 +119,7 @@ pub(crate) fn region_word(class: Class) -> &'static str {
     }
 }
 
-/// Where or when events of a class are: `all`, `North Atlantic`, `June to August`.
+/// The region or season of a group: `all`, `North Atlantic`, `June to August`.
 pub(crate) fn place_cell(group: Group, class: Class) -> String {
     let region = group.region.map(|region| capital(region.name_for(class)));
     let season = group.season.map(|season| SEASONS[season].1.to_string());
@@ -131,12 +131,12 @@ pub(crate) fn place_cell(group: Group, class: Class) -> String {
     }
 }
 
-/// A number with so many significant digits.
+/// A number with a number of significant digits.
 pub(crate) fn number_cell(value: Option<f64>, digits: i32) -> String {
     value.map_or(UNKNOWN.into(), |value| significant(value, digits))
 }
 
-/// A p; of one below a millionth only that it is: so sure are trends of a century, and none is 0.
+/// A p-value. Those below a millionth, as of trends over a century, are given as an upper bound.
 pub(crate) fn p_cell(p: Option<f64>) -> String {
     match p {
         Some(p) if p < 1e-6 => "&lt; 0.000001".into(),
@@ -144,7 +144,7 @@ pub(crate) fn p_cell(p: Option<f64>) -> String {
     }
 }
 
-/// The number that a row is about, bold where it is significant.
+/// The main number of a row, bold if significant.
 pub(crate) fn main_cell(value: Option<f64>, is_significant: bool) -> String {
     let number = number_cell(value, 3);
     if is_significant {
@@ -165,7 +165,7 @@ pub(crate) fn interval_cell(interval: Option<Interval>) -> String {
     })
 }
 
-/// A folded table of a class, in which significant `what` are bold; empty without rows.
+/// A folded table of a class, with significant `what` in bold; empty without rows.
 pub(crate) fn folded_table(
     class: Class,
     what: &str,
@@ -189,7 +189,7 @@ pub(crate) fn folded_table(
     )
 }
 
-/// The section on how numbers were found, of what (names and words), and by which command, if that is known.
+/// The section on the method; `provenance` has names and texts, and `command` is empty if unknown.
 pub(crate) fn method(
     paragraphs: &[String],
     provenance: &[(String, String)],

@@ -24,7 +24,7 @@ fn window(grid: &LatLonGrid, centre_deg: f64) -> Value {
     })
 }
 
-/// Objects of each class at each time.
+/// Number of objects of each class at each time.
 type Counts = HashMap<(Time, Class), usize>;
 
 fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
@@ -36,10 +36,10 @@ fn counts(input: &ReportInput, kind: SourceKind) -> Option<Counts> {
     Some(counts)
 }
 
-/// Hours of a track that the map and movies show behind its newest point.
+/// Length of the trail behind a track's newest point on the map and in movies, hours.
 pub(crate) const TRAIL_HOURS: i64 = 120;
 
-/// Everything the script needs; `frames` are in time order.
+/// The data for the map's script; `frames` are in time order.
 pub(crate) fn payload(
     input: &ReportInput,
     encoder: &FrameEncoder,
@@ -92,7 +92,7 @@ pub(crate) fn payload(
     })
 }
 
-/// What is drawn at one time; `objects` are those of the sources shown, and none of a class that is not looked for.
+/// The data of one time. `objects` are those of the sources shown; classes that a source does not detect are null.
 fn of_frame(
     frame: &EncodedFrame,
     input: &ReportInput,
@@ -125,7 +125,7 @@ fn of_frame(
     })
 }
 
-/// The colours of a map from low to high, six digits each.
+/// The colours of a colour map from low to high, six digits each.
 fn colours(map: ColourMap) -> String {
     map.table()
         .iter()

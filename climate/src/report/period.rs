@@ -1,4 +1,4 @@
-//! The span of time that a page is about.
+//! The time span of a page.
 
 use crate::report::ReportInput;
 use crate::report::numbers::{duration, years};
@@ -8,22 +8,21 @@ use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 use squall_data::gaps::median_step_seconds;
 
-/// From the first analysed time to the last one, and on for the step that this stands for.
+/// The span from the first analysed time to the last one, plus the step that the last one represents.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Period {
     /// The first analysed time.
     pub(crate) first: Time,
     /// The last analysed time.
     pub(crate) last: Time,
-    /// Seconds that the last time stands for; 0 of a single time.
+    /// Seconds that the last time represents; 0 for a single time.
     step_seconds: i64,
-    /// Days of each calendar month of which there are data: both the first and the last day included, without months
-    /// in which nothing was seen.
+    /// Days with data in each calendar month: first and last day inclusive, excluding months without data.
     pub(crate) days_per_month: [f64; 12],
 }
 
 impl Period {
-    /// The period that the input names, or else that of the times that were `seen`, events and tracks.
+    /// The period set in the input, or else the span of the `seen` times, events and tracks.
     pub(crate) fn of(input: &ReportInput, seen: &[Time]) -> Option<Self> {
         let events = input.sources.iter().flat_map(|s| &s.events);
         let mut times: Vec<Time> = seen.iter().copied().chain(events.map(|e| e.time)).collect();
@@ -37,12 +36,12 @@ impl Period {
         let step_seconds = if first == last {
             0
         } else {
-            // Events stand for no longer than a day.
+            // Events represent at most a day.
             median_step_seconds(&times).unwrap_or(0).min(DAY_SECONDS)
         };
         let mut months: Vec<_> = seen.iter().map(|time| month(*time)).collect();
         months.sort_unstable();
-        // Without masks nobody knows which times were looked at.
+        // Without masks it is unknown which times were analysed.
         let is_seen = |month| months.is_empty() || months.binary_search(&month).is_ok();
         Some(Self {
             first,
@@ -52,12 +51,12 @@ impl Period {
         })
     }
 
-    /// Whether it is one time, at which nothing lasts.
+    /// Whether it is a single time, so that nothing has a duration.
     pub(crate) fn is_moment(&self) -> bool {
         self.first == self.last
     }
 
-    /// When it is over: the first time that would have followed.
+    /// The end of the period: the time that would have followed the last.
     fn end(&self) -> Time {
         self.last.add_seconds(self.step_seconds)
     }
@@ -67,13 +66,13 @@ impl Period {
         self.end().hours_since(self.first)
     }
 
-    /// Its length in years of the calendar; whole from a date to the same date, with leap days or without.
+    /// Its length in calendar years; a whole number from a date to the same date, whether or not there are leap days.
     pub(crate) fn years(&self) -> f64 {
         let (end, (year, month, day)) = (self.end(), self.first.date());
         let midnight = |year| Time::new(end.calendar(), year, month, day, 0, 0, 0).ok();
         let seconds = self.first.second_of_day();
         let same_date = |year| Some(midnight(year)?.add_seconds(seconds));
-        // The date came round in the last year or in the one before.
+        // The last anniversary is in the final year or in the one before.
         let whole = [end.date().0, end.date().0 - 1]
             .into_iter()
             .filter_map(|year| Some((year, same_date(year)?)))
@@ -82,7 +81,7 @@ impl Period {
         (before - year) as f64 + end.days_since(from) / end.calendar().mean_year_days()
     }
 
-    /// Its length as people read it.
+    /// Its length, formatted.
     pub(crate) fn words(&self) -> String {
         match self.years() {
             long if long >= 2.0 => years(long),
@@ -97,7 +96,7 @@ fn month(time: Time) -> (i64, i64) {
     (year, month)
 }
 
-/// Days of each calendar month from the first to the last time, both days included, in the months that are asked for.
+/// Days of each calendar month from the first to the last day inclusive, restricted to months that are `is_asked`.
 fn days_per_month(first: Time, last: Time, is_asked: impl Fn((i64, i64)) -> bool) -> [f64; 12] {
     let mut days = [0.0; 12];
     for year in first.date().0..=last.date().0 {
@@ -132,7 +131,7 @@ mod tests {
         Time::new(Calendar::NoLeap, year, month, day, 0, 0, 0).unwrap()
     }
 
-    /// Times from midnight of a day every so many hours.
+    /// Times from `start`, every `hours` hours.
     fn every(start: Time, hours: i64, count: i64) -> Vec<Time> {
         (0..count)
             .map(|k| start.add_seconds(k * hours * 3600))
@@ -150,12 +149,12 @@ mod tests {
         let summer = of_times(&every(start, 6, 160));
         assert_eq!((summer.first, summer.last.date()), (start, (2000, 8, 9)));
         assert_eq!((summer.hours(), summer.words()), (960.0, "40 days".into()));
-        // A hole does not make the step longer, nor a time that comes twice shorter.
+        // Neither a hole nor a duplicate time changes the step.
         let mut times = every(start, 6, 160);
         times.drain(20..100);
         times.extend([start; 200]);
         assert_eq!(of_times(&times), summer);
-        // Times a week apart stand for a day each.
+        // Times a week apart represent a day each.
         assert_eq!(of_times(&every(start, 168, 3)).hours(), 360.0);
         let moment = of_times(&[start]);
         assert!(moment.is_moment() && moment.hours() == 0.0);
@@ -183,7 +182,7 @@ mod tests {
         assert_eq!(of_times(&every(start, 24, 729)).words(), "729 days");
         let part = of_times(&every(start, 24, 1000)).years();
         assert!((part - (2.0 + 270.0 / 365.2425)).abs() < 1e-12, "{part}");
-        // The 29 February is not in every year.
+        // 29 February does not exist in every year.
         let leap = Time::new(Calendar::Standard, 2000, 2, 29, 0, 0, 0).unwrap();
         let years = of_times(&every(leap, 24, 3 * 365)).years();
         assert!((years - 3.0).abs() < 0.01, "{years}");
@@ -208,7 +207,7 @@ mod tests {
     fn months_in_which_nothing_was_seen_have_no_days() {
         let whole = every(day(2000, 1, 1), 6, 4 * 2 * 365);
         assert_eq!(of_times(&whole).days_per_month[6], 62.0);
-        // The second July is missing, and of August all but a day.
+        // The second July is missing, and so is all of August except for one day.
         let is_there = |time: &Time| time.date() < (2001, 7, 1) || time.date() > (2001, 8, 30);
         let holed: Vec<Time> = whole.iter().copied().filter(is_there).collect();
         let days = of_times(&holed).days_per_month;

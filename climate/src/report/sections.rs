@@ -15,10 +15,10 @@ use crate::report::{
 use squall_data::Class;
 use std::fmt::Write as _;
 
-/// Charts of agreement up to which all pairs of sources have one: those of four sources.
+/// Maximum number of agreement charts that covers all pairs of sources: those of four sources.
 const MOST_CHARTS: usize = 6;
 
-/// All sections that have something to say.
+/// All sections with content.
 pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
     let before = [
         Some(overview::summary(page)),
@@ -43,7 +43,7 @@ pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
 
 fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
     let counted;
-    // The share of a single time is the mask itself, which the map shows already.
+    // The frequency of a single time is the mask itself, which the map already shows.
     if page.input.frequencies.is_empty() && page.counter.times() < 2 {
         return Ok(None);
     }
@@ -116,7 +116,7 @@ fn has_events(page: &Page<'_>) -> bool {
         .any(|s| !s.events.is_empty() || !s.tracks.is_empty())
 }
 
-/// Which sources of `whose` did not look for a class: that they show none says nothing. Empty if all did.
+/// A note on the sources of `whose` that do not detect a class, so that their absence means nothing; empty if all do.
 fn not_looked_for(page: &Page<'_>, whose: &[SourceKind], class: Class) -> String {
     let blind = whose
         .iter()
@@ -132,7 +132,7 @@ fn not_looked_for(page: &Page<'_>, whose: &[SourceKind], class: Class) -> String
     )
 }
 
-/// The kinds of the page's sources of events.
+/// The kinds of all sources of events.
 fn kinds(page: &Page<'_>) -> Vec<SourceKind> {
     page.input
         .sources
@@ -293,7 +293,7 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
             |kind, class| page.input.looked_for(kind, class)
         )
     );
-    // Of many sources the table has all pairs, and charts show the first against each other one.
+    // For many sources, the table has all pairs, and the charts only compare the first source with each other one.
     let all = pairs.len() <= MOST_CHARTS;
     let drawn = pairs.iter().filter(|p| all || p.first == first.first);
     let charts: String = drawn
@@ -325,7 +325,7 @@ fn scores(page: &Page<'_>) -> Option<Section> {
     })
 }
 
-/// What is said, with its numbers folded behind it.
+/// The text of an entry, with its numbers folded away.
 fn folded(said: &Provenance) -> String {
     let value = escape(&said.value);
     if said.numbers.is_empty() {

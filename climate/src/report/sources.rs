@@ -1,29 +1,29 @@
-//! The sources of what a report shows: rules, a network, the truth.
+//! The sources of a report's content: rules, networks, the truth.
 
 use crate::{Event, Track};
 use squall_data::boxes::{BoxFrames, TrackedBox};
 
-/// Who drew a mask or found an event.
+/// The origin of masks, events or boxes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum SourceKind {
     /// Thresholds on the fields.
     Heuristic,
-    /// What stands beside them: other thresholds, other tools or networks, numbered from 0.
+    /// Further sources: other thresholds, tools or networks, numbered from 0.
     Other(usize),
     /// A trained network.
     Network,
-    /// What a synthetic run really contains, or an expert's labels.
+    /// The actual content of a synthetic run, or expert labels.
     Truth,
 }
 
-/// The CSS classes of marks of others, each of a colour and a stroke of its own; they repeat beyond so many.
+/// The CSS classes of [`SourceKind::Other`], each with its own colour and stroke; they repeat for larger numbers.
 const OTHERS: [&str; 5] = ["other", "other2", "other3", "other4", "other5"];
 
 impl SourceKind {
     /// One of each kind, in the order of legends.
     pub const ALL: [Self; 4] = [Self::Heuristic, Self::Other(0), Self::Network, Self::Truth];
 
-    /// The word in legends, if the source has no label of its own.
+    /// The name in legends, for sources without a label.
     pub fn name(self) -> &'static str {
         match self {
             Self::Heuristic => "Heuristic",
@@ -33,7 +33,7 @@ impl SourceKind {
         }
     }
 
-    /// The CSS class of marks of this source.
+    /// The CSS class of this source's marks.
     pub(crate) fn css(self) -> &'static str {
         match self {
             Self::Heuristic => "heuristic",
@@ -47,32 +47,32 @@ impl SourceKind {
 /// The events and tracks that one source found.
 #[derive(Debug, Clone)]
 pub struct Source {
-    /// Who found them.
+    /// The kind of source.
     pub kind: SourceKind,
-    /// What legends call it, for instance "DeepCAM recipe" or "DeepLabV3+".
+    /// The label in legends, for instance "DeepCAM recipe" or "DeepLabV3+".
     pub label: String,
     /// One per object and time.
     pub events: Vec<Event>,
-    /// One per object followed through time; may be empty where nothing was tracked.
+    /// One per object tracked through time; may be empty.
     pub tracks: Vec<Track>,
-    /// Which wind `max_wind_m_s` is.
+    /// The kind of wind in `max_wind_m_s`.
     pub wind: SourceWind,
-    /// Number of analysed times; that of the page if `None`.
+    /// Number of analysed times; `None` uses that of the page.
     pub times: Option<usize>,
 }
 
-/// Which wind the events of a source have.
+/// The kind of wind of a source's events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SourceWind {
-    /// That of the fields: of the lowest level, or what the data have instead of it.
+    /// The wind of the fields: at the lowest level, or whatever the data have instead.
     #[default]
     Fields,
-    /// A synthetic vortex's own, above the boundary layer.
+    /// The wind of a synthetic vortex itself, above the boundary layer.
     Vortex,
 }
 
 impl Source {
-    /// A source that is called by its kind.
+    /// A source labelled with the name of its kind.
     pub fn new(kind: SourceKind, events: Vec<Event>, tracks: Vec<Track>) -> Self {
         Self {
             kind,
@@ -84,7 +84,7 @@ impl Source {
         }
     }
 
-    /// Whether its rivers are ranked by the stand-in for vapour transport.
+    /// Whether its rivers are ranked by the proxy of vapour transport.
     pub(crate) fn ranks_by_proxy(&self) -> bool {
         let mut details = self.events.iter().map(|event| &event.details);
         details.any(|of| {
@@ -93,21 +93,21 @@ impl Source {
         })
     }
 
-    /// The same source with events of so many analysed times, which need not be those of the page.
+    /// Sets the number of analysed times, which may differ from that of the page.
     #[must_use]
     pub fn of_times(mut self, times: usize) -> Self {
         self.times = Some(times);
         self
     }
 
-    /// The same source with events of another wind than that of the fields.
+    /// Sets the kind of wind.
     #[must_use]
     pub fn with_wind(mut self, wind: SourceWind) -> Self {
         self.wind = wind;
         self
     }
 
-    /// The same source under another name.
+    /// Sets the label.
     #[must_use]
     pub fn labelled(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
@@ -118,21 +118,21 @@ impl Source {
 /// The boxes that one source found.
 #[derive(Debug, Clone)]
 pub struct BoxSource {
-    /// Who found them.
+    /// The kind of source.
     pub kind: SourceKind,
-    /// What legends call them.
+    /// The label in legends.
     pub label: String,
-    /// Boxes by time: those that are drawn, joined to events and counted.
+    /// Boxes by time, after filtering by confidence.
     pub frames: BoxFrames,
-    /// The least confidence of a box that is shown, and how many boxes have less.
+    /// The minimum confidence of boxes, and the number of boxes below it.
     pub left_out: Option<(f32, usize)>,
-    /// The kind of the [`Source`] that `squall events` made of these boxes: its tracks are shown, and none are joined
-    /// from the boxes.
+    /// The kind of the [`Source`] that `squall events` made from these boxes. Its tracks are shown instead of tracks
+    /// joined from the boxes.
     pub followed_by: Option<SourceKind>,
 }
 
 impl BoxSource {
-    /// Boxes and what they are called.
+    /// Boxes and their label.
     pub fn new(kind: SourceKind, label: impl Into<String>, frames: BoxFrames) -> Self {
         Self {
             kind,
@@ -143,7 +143,7 @@ impl BoxSource {
         }
     }
 
-    /// Only the boxes that are at least this sure, and those without a confidence.
+    /// Drops boxes below a confidence; keeps those without one.
     #[must_use]
     pub fn at_least(mut self, min_confidence: f32) -> Self {
         let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
@@ -152,7 +152,7 @@ impl BoxSource {
         self
     }
 
-    /// The same boxes, whose events and tracks are those of the source of a kind.
+    /// Declares that the source of this kind has the boxes' events and tracks.
     #[must_use]
     pub fn followed_by(mut self, kind: SourceKind) -> Self {
         self.followed_by = Some(kind);

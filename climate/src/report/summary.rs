@@ -1,4 +1,4 @@
-//! One row per object of a source: what figures and tables are made of.
+//! One row per object of a source, for figures and tables.
 
 use crate::Event;
 use crate::report::Source;
@@ -7,7 +7,7 @@ use squall_data::{Class, Time};
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// An object over its life; an untracked event is an object of one time and unknown life.
+/// An object over its life; an untracked event is an object with a single time and unknown lifetime.
 #[derive(Debug, Clone)]
 pub(crate) struct Object<'a> {
     pub(crate) id: Option<u64>,
@@ -21,7 +21,7 @@ pub(crate) struct Object<'a> {
     pub(crate) min_psl_pa: Option<f64>,
     pub(crate) max_tmq_kg_m2: Option<f64>,
     pub(crate) max_area_km2: f64,
-    /// The event where it is longest; none of boxes, which have no length.
+    /// The event at which it is longest; `None` for boxes, which have no length.
     pub(crate) longest: Option<&'a Event>,
     /// Its events in time order.
     pub(crate) points: Vec<&'a Event>,
@@ -34,17 +34,17 @@ impl Object<'_> {
     }
 }
 
-/// Order of two times of one calendar.
+/// Compares two times of the same calendar.
 pub(crate) fn by_time(a: Time, b: Time) -> Ordering {
     a.partial_cmp(&b).unwrap_or(Ordering::Equal)
 }
 
-/// Whether the source has tracks of a class, so that its objects have a life.
+/// Whether the source has tracks of a class, so that its objects have a lifetime.
 pub(crate) fn is_tracked(source: &Source, class: Class) -> bool {
     source.tracks.iter().any(|t| t.class == class)
 }
 
-/// The objects of a class: its tracks, or its events where nothing was tracked.
+/// The objects of a class: its tracks, or its events if there are no tracks.
 pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
     let mut groups: BTreeMap<u64, Vec<&Event>> = BTreeMap::new();
     for event in source.events.iter().filter(|e| e.class == class) {
@@ -86,14 +86,15 @@ pub(crate) fn objects(source: &Source, class: Class) -> Vec<Object<'_>> {
         .collect()
 }
 
-/// The objects of a class that has tracks which belong to none of them: seen too shortly to be followed.
+/// The events of a class that are on none of its tracks: those too brief to be tracked. Empty if the class has no
+/// tracks.
 pub(crate) fn strays(source: &Source, class: Class) -> Vec<Object<'_>> {
     let tracks = source.tracks.iter().filter(|t| t.class == class);
     let followed: BTreeSet<u64> = tracks.map(|t| t.track_id).collect();
     let stray =
         |e: &&Event| e.class == class && e.track_id.is_none_or(|id| !followed.contains(&id));
     if followed.is_empty() {
-        // Then they all are objects already.
+        // In this case `objects` returns them all.
         Vec::new()
     } else {
         source.events.iter().filter(stray).map(of_event).collect()
@@ -118,8 +119,8 @@ fn of_event(event: &Event) -> Object<'_> {
     }
 }
 
-/// Mean number of events of a class per time that has been analysed; `times` are those of the page, for sources that do
-/// not tell theirs. `None` of a single time.
+/// Mean number of events of a class per analysed time; `times` is the page's number, for sources without their own.
+/// `None` for a single time.
 pub(crate) fn mean_per_time(source: &Source, class: Class, times: usize) -> Option<f64> {
     let times = source.times.unwrap_or(times);
     let count = source.events.iter().filter(|e| e.class == class).count();

@@ -8,9 +8,9 @@ use std::fmt::Write as _;
 const SIZE: (f64, f64) = (460.0, 250.0);
 /// Room for labels of up to four digits.
 const LEFT: f64 = 46.0;
-/// Width of a digit where text is largest: on phones (see the style sheet).
+/// Width of a digit at the largest text size: on phones (see the style sheet).
 const DIGIT: f64 = 8.8;
-/// Half of a label of five digits, which stands under the last tick.
+/// Half the width of a label of five digits under the last tick.
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 28.0;
 const BOTTOM: f64 = 42.0;
@@ -34,7 +34,7 @@ impl Plot {
         }
     }
 
-    /// A plot over a range of x and from the first to the last tick of y, with room for the ticks' labels.
+    /// A plot over a range of x, and over y from the first to the last tick, with room for the ticks' labels.
     pub(crate) fn over(x: (f64, f64), ticks: &[f64]) -> Self {
         let ends = (ticks[0], ticks[ticks.len() - 1]);
         let width = |label: &String| -> f64 {
@@ -50,13 +50,13 @@ impl Plot {
         }
     }
 
-    /// Horizontal place of a value.
+    /// Horizontal coordinate of a value.
     pub(crate) fn px(&self, x: f64) -> f64 {
         let room = SIZE.0 - self.left - RIGHT;
         self.left + (x - self.x.0) / (self.x.1 - self.x.0) * room
     }
 
-    /// Vertical place of a value.
+    /// Vertical coordinate of a value.
     pub(crate) fn py(&self, y: f64) -> f64 {
         let floor = SIZE.1 - BOTTOM;
         floor - (y - self.y.0) / (self.y.1 - self.y.0) * (floor - TOP)
@@ -68,7 +68,7 @@ impl Plot {
         self.y_labels(&labelled, heading);
     }
 
-    /// Gridlines with these words beside them, and the heading of the vertical axis.
+    /// Gridlines with these labels, and the heading of the vertical axis.
     pub(crate) fn y_labels(&mut self, labels: &[(f64, String)], heading: &str) {
         for (tick, label) in labels {
             let y = self.py(*tick);
@@ -91,14 +91,14 @@ impl Plot {
         );
     }
 
-    /// Ticks at round values under the horizontal axis, and its heading.
+    /// Numeric ticks below the horizontal axis, and its heading.
     pub(crate) fn x_axis(&mut self, ticks: &[f64], heading: &str) {
         let labels = tick_labels(ticks);
         let labelled: Vec<_> = ticks.iter().copied().zip(labels).collect();
         self.x_labels(&labelled, heading, true);
     }
 
-    /// Words under the horizontal axis, and its heading.
+    /// Labels below the horizontal axis, and its heading.
     pub(crate) fn x_labels(&mut self, labels: &[(f64, String)], heading: &str, marks: bool) {
         let floor = SIZE.1 - BOTTOM;
         for (place, label) in labels {
@@ -126,7 +126,7 @@ impl Plot {
         );
     }
 
-    /// A bar from the floor up, between two values of x; `tip` is shown on hovering.
+    /// A bar between two values of x, from the bottom to `value`; `tip` is its tooltip.
     pub(crate) fn bar(&mut self, (from, to): (f64, f64), value: f64, class: &str, tip: &str) {
         let (x, width) = (self.px(from), self.px(to) - self.px(from));
         let (top, floor) = (self.py(value), self.py(self.y.0));
@@ -141,7 +141,7 @@ impl Plot {
         }
     }
 
-    /// A shaded column over the whole height, with a word at its top.
+    /// A shaded column over the full height with a label at its top.
     pub(crate) fn band(&mut self, (from, to): (f64, f64), class: &str, word: &str) {
         let (x, width) = (self.px(from), self.px(to) - self.px(from));
         let floor = SIZE.1 - BOTTOM;
@@ -161,7 +161,7 @@ impl Plot {
         }
     }
 
-    /// A thin upright line with a word at its top, for instance a threshold.
+    /// A thin vertical line with a label at its top, for instance for a threshold.
     pub(crate) fn mark(&mut self, x: f64, word: &str) {
         let place = self.px(x);
         let _ = writeln!(
@@ -203,7 +203,7 @@ impl Plot {
         }
     }
 
-    /// The area between two lines over the same places: x, lower and upper value.
+    /// The area between two lines: x, lower and upper value.
     pub(crate) fn area(&mut self, points: &[(f64, f64, f64)], class: &str) {
         let mut path = String::new();
         let lower = points.iter().map(|(x, low, _)| (x, low));
@@ -215,7 +215,7 @@ impl Plot {
         let _ = writeln!(self.body, "<path class=\"area {class}\" d=\"{path}Z\"/>");
     }
 
-    /// A step line over bins, as wide as the bins, at the height of each value.
+    /// A step line over bins, at the height of each value.
     pub(crate) fn steps(&mut self, edges: &[f64], values: &[f64], class: &str) {
         let mut path = String::new();
         for (k, value) in values.iter().enumerate() {
@@ -226,7 +226,7 @@ impl Plot {
         let _ = writeln!(self.body, "<path class=\"line {class}\" d=\"{path}\"/>");
     }
 
-    /// The SVG element; `description` is what someone who cannot see it hears.
+    /// The SVG element; `description` is for screen readers.
     pub(crate) fn finish(self, description: &str) -> String {
         format!(
             "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 {} {}\" aria-label=\"{}\">\n{}</svg>\n",
@@ -246,7 +246,7 @@ mod tests {
     fn wide_labels_have_room_left_of_the_axis() {
         let place = |ticks: &[f64]| Plot::over((0.0, 1.0), ticks).px(0.0);
         assert_eq!(place(&[0.0, 100.0]), LEFT);
-        // Ten letters, two of them narrow spaces, of at most 8.8 each, and the gap of 6 to the axis.
+        // Ten letters of at most 8.8 each, two of them narrow spaces, and the gap of 6 to the axis.
         let wide = place(&[0.0, 1e7, 2e7]);
         assert!(wide >= 8.0 * DIGIT + 2.0 * 0.4 * DIGIT + 6.0, "{wide}");
         assert_eq!(Plot::over((0.0, 1.0), &[0.0, 2e7]).px(1.0), SIZE.0 - RIGHT);

@@ -23,7 +23,7 @@ fn number_of(object: &Object<'_>, rank: usize) -> String {
         .map_or_else(|| format!("{rank}."), |id| format!("{id}"))
 }
 
-/// The cyclones with the strongest wind, or the lowest pressure where no wind is known.
+/// The cyclones with the strongest wind, or with the lowest pressure if the wind is unknown.
 pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String> {
     let mut found = objects(source, Class::TropicalCyclone);
     let key = |o: &Object<'_>| {
@@ -83,7 +83,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
     })
 }
 
-/// The rivers with the greatest length.
+/// The longest rivers.
 pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     let mut found = objects(source, Class::AtmosphericRiver);
     let length = |o: &Object<'_>| o.longest.map_or(0.0, |e| e.length_km);
@@ -128,13 +128,13 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     })
 }
 
-/// Objects per basin or sector and source that looked for them: a table for each class.
+/// Objects per basin or sector, for the sources that detect them: one table per class.
 pub(crate) fn basin_tables(input: &ReportInput) -> String {
     let of_class = |class| basin_table(&input.sources_of(class), class);
     Class::EVENTS.into_iter().map(of_class).collect()
 }
 
-/// The objects of a class in each basin or sector; empty without sources.
+/// The objects of a class in each basin or sector; empty if there are no sources.
 fn basin_table(sources: &[&Source], class: Class) -> String {
     if sources.is_empty() {
         return String::new();
@@ -176,7 +176,7 @@ fn basin_table(sources: &[&Source], class: Class) -> String {
     .html()
 }
 
-/// IoU and what each of two sources marks alone, of classes that both `looked` for.
+/// IoU and the area marked by only one of two sources, for classes that both detect (`looked`).
 pub(crate) fn agreement_table(
     pairs: &[Agreement],
     label: impl Fn(SourceKind) -> String,
@@ -216,7 +216,7 @@ pub(crate) fn agreement_table(
     .html()
 }
 
-/// The scores, grouped, each with its meaning.
+/// The scores by group, each with its meaning.
 pub(crate) fn score_table(scores: &[Score]) -> String {
     let mut out = String::new();
     let mut rest = scores;

@@ -1,9 +1,9 @@
 //! Axis ticks at round numbers.
 
 /// Round positions for an axis from `low` to `high`, about `wanted` of them: multiples of 1, 2, 2.5 or 5 times a power
-/// of ten, the first not above `low` and the last not below `high`.
+/// of ten. The first is at most `low` and the last at least `high`.
 ///
-/// Values that are not finite, or the wrong way round, give the axis from 0 to 1.
+/// Non-finite or reversed bounds give the axis from 0 to 1.
 pub(crate) fn nice_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     let (low, high) = if low.is_finite() && high.is_finite() && low <= high {
         (low, high)
@@ -30,7 +30,7 @@ pub(crate) fn nice_ticks(low: f64, high: f64, wanted: usize) -> Vec<f64> {
     (first..=last).map(|k| k as f64 * step).collect()
 }
 
-/// Ticks for counts: whole numbers from 0.
+/// Ticks for counts: integers from 0.
 pub(crate) fn count_ticks(high: f64, wanted: usize) -> Vec<f64> {
     let high = high.max(1.0);
     if high <= wanted as f64 {
@@ -40,12 +40,12 @@ pub(crate) fn count_ticks(high: f64, wanted: usize) -> Vec<f64> {
     if ticks.iter().all(|t| t.fract() == 0.0) {
         ticks
     } else {
-        // Only a step of 2.5 is broken; half as many ticks make it 5 or 10.
+        // Only a step of 2.5 is fractional; half as many ticks make it 5 or 10.
         nice_ticks(0.0, high, (wanted / 2).max(1))
     }
 }
 
-/// Tick labels with just the decimals that tell them apart and thin spaces between thousands.
+/// Tick labels with the fewest decimals that represent the values, and thin spaces between thousands.
 pub(crate) fn tick_labels(ticks: &[f64]) -> Vec<String> {
     let decimals = (0..6)
         .find(|&d| {

@@ -1,4 +1,4 @@
-//! Still maps of the paths of tracks.
+//! Static maps of tracks.
 
 use crate::Event;
 use crate::map::colour;
@@ -12,17 +12,17 @@ use crate::report::{Source, class_css, class_word};
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
 
-/// Colours of winds below tropical storm, of tropical storms, of categories 1 to 5, and of winds that are not known, on
-/// the dark map.
+/// Colours on the dark map of winds below tropical storm, of tropical storms, of categories 1 to 5, and of unknown
+/// winds.
 pub(crate) const CATEGORY_COLOURS: [&str; 8] = [
     "#7d8b99", "#8ecae6", "#ffe8a3", "#ffc45c", "#ff8f4d", "#f2545b", "#e13aa8", "#ffffff",
 ];
-/// Place of the colour of winds that are not known.
+/// Index of the colour of unknown winds.
 const UNKNOWN_WIND: usize = CATEGORY_COLOURS.len() - 1;
-/// More points than this are thinned: the page would grow without showing more.
+/// Maximum number of points before tracks are thinned: more would not be visible.
 const MAX_TRACK_POINTS: usize = 24_000;
 
-/// The paths of a class's objects: cyclones coloured by wind, rivers in one colour.
+/// The tracks of a class's objects; tropical cyclones are coloured by wind, others have a single colour.
 pub(crate) fn track_map(
     grid: &LatLonGrid,
     source: &Source,
@@ -57,7 +57,7 @@ pub(crate) fn track_map(
         panel.coast("land", "land"),
         panel.graticule()
     );
-    // Objects of masks alone have a track's number, but are one time of it.
+    // Objects from masks alone may have a track number, but consist of a single time.
     let what = if found.iter().any(|o| o.duration_hours.is_some()) {
         "track"
     } else {
@@ -75,7 +75,7 @@ pub(crate) fn track_map(
     )
 }
 
-/// The one colour of a class; none of tropical cyclones, which have those of their wind.
+/// The single colour of a class; `None` for tropical cyclones, which are coloured by wind.
 fn own_colour(class: Class) -> Option<String> {
     if class == Class::TropicalCyclone {
         return None;
@@ -106,7 +106,7 @@ fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &
         let (x2, y2) = (panel.x(pair[1].lon_deg), panel.y(pair[1].lat_deg));
         let path = &mut paths[shade(pair[1].max_wind_m_s.or(pair[0].max_wind_m_s))];
         if (x2 - x1).abs() > 1800.0 {
-            // Over the seam: once on each side of the map.
+            // Across the seam: draw the segment on both sides of the map.
             let turn = 3600.0 * (x1 - x2).signum();
             let _ = write!(
                 path,
@@ -135,7 +135,7 @@ fn draw_object(panel: &Panel, object: &Object<'_>, paths: &mut [String], dots: &
     }
 }
 
-/// The colours of winds on track maps of some sources.
+/// The legend of wind colours on the track maps of some sources.
 pub(crate) fn wind_legend(sources: &[&Source]) -> String {
     let mut out = String::from("<ul class=\"legend swatches\"><li><i style=\"background:");
     let _ = write!(out, "{}\"></i>&lt; 17.5 m s⁻¹</li>", CATEGORY_COLOURS[0]);

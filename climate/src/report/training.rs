@@ -1,4 +1,4 @@
-//! How networks learnt: the loss and the validation of training runs, one over the other.
+//! Training curves of networks: the loss and the validation score of all runs in common charts.
 
 use crate::report::TrainingCurve;
 use crate::report::figures::figure;
@@ -9,10 +9,10 @@ use crate::report::svg::Plot;
 use crate::report::ticks::{nice_ticks, tick_labels};
 use std::fmt::Write as _;
 
-/// Points of a curve; of more steps each is a mean.
+/// Maximum number of points of a curve; longer curves are averaged.
 const POINTS: usize = 150;
 
-/// Colours and dashes, so that curves that lie on each other are all seen.
+/// Different colours and dashes keep overlapping curves visible.
 const LINES: [&str; 5] = [
     "heuristic wide",
     "river dash",
@@ -21,7 +21,7 @@ const LINES: [&str; 5] = [
     "truth",
 ];
 
-/// The section, if there are runs.
+/// The section; `None` if there are no runs.
 pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
     let curves = &page.input.training;
     if curves.is_empty() {
@@ -41,7 +41,7 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
     let loss: Vec<_> = curves.iter().map(|c| thinned(&c.loss)).collect();
     html += &chart("Loss", "training loss", &loss, &Scale::Decades);
     for name in score_names(curves) {
-        // Runs with another score have no line here, but keep their colours.
+        // Runs with another score have no line here, but keep their colour.
         let score: Vec<_> = curves
             .iter()
             .map(|c| {
@@ -65,7 +65,7 @@ pub(crate) fn section(page: &Page<'_>) -> Option<Section> {
     })
 }
 
-/// What the runs were validated by, each once, in the order of the runs.
+/// The distinct validation scores, in the order of the runs.
 fn score_names(curves: &[TrainingCurve]) -> Vec<&str> {
     let mut names: Vec<&str> = Vec::new();
     for curve in curves.iter().filter(|curve| !curve.score.is_empty()) {
@@ -80,12 +80,12 @@ fn score_names(curves: &[TrainingCurve]) -> Vec<&str> {
 enum Scale {
     /// Shares from 0 to 1.
     Share,
-    /// Decades around what is drawn; what is not above zero is left out.
+    /// A logarithmic axis of whole decades; values that are not positive are left out.
     Decades,
 }
 
 impl Scale {
-    /// Where a value stands on the axis.
+    /// The coordinate of a value on the axis.
     fn place(&self, value: f64) -> Option<f64> {
         match self {
             Self::Share => Some(value),
@@ -93,7 +93,7 @@ impl Scale {
         }
     }
 
-    /// The ends of the axis, and its labels.
+    /// The ends and the labels of the axis.
     fn axis(&self, places: impl Iterator<Item = f64>) -> ((f64, f64), Vec<(f64, String)>) {
         let ends = match self {
             Self::Share => (0.0, 1.0),
@@ -124,7 +124,7 @@ impl Scale {
     }
 }
 
-/// A plot of several curves; empty text if none has a point.
+/// A plot of several curves; empty if none has a point.
 fn chart(title: &str, axis: &str, curves: &[Vec<(f64, f64)>], scale: &Scale) -> String {
     let places: Vec<Vec<(f64, Option<f64>)>> = curves
         .iter()
@@ -170,7 +170,7 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
 }
 
 impl TrainingCurve {
-    /// A run without points yet.
+    /// A run without points.
     pub fn new(label: impl Into<String>) -> Self {
         Self {
             label: label.into(),

@@ -1,4 +1,4 @@
-//! The interactive map: its controls, and what stands there without a script.
+//! The interactive map: its controls, and the fallback without JavaScript.
 
 use crate::map::colour::hex;
 use crate::report::browser::{KINDS, finders_of_boxes};
@@ -100,7 +100,7 @@ fn viewer(page: &Page<'_>) -> String {
     )
 }
 
-/// A checkbox for everything that can be drawn.
+/// A checkbox for every layer.
 fn layers(page: &Page<'_>, shown: &[SourceKind]) -> String {
     let mut layers = String::new();
     for (index, kind) in shown.iter().enumerate() {
@@ -139,7 +139,7 @@ fn layers(page: &Page<'_>, shown: &[SourceKind]) -> String {
     layers
 }
 
-/// The choice between all layers and the differences of two sources; empty where there is one source.
+/// The choice between all layers and the differences of two sources; empty if there is only one source.
 fn view_modes(page: &Page<'_>, shown: &[SourceKind]) -> String {
     let mut differences = String::new();
     for (a, first) in shown.iter().enumerate() {
@@ -161,7 +161,7 @@ fn view_modes(page: &Page<'_>, shown: &[SourceKind]) -> String {
     }
 }
 
-/// Keys of the classes that only boxes have.
+/// Legend entries of the classes that only boxes have.
 fn box_keys(page: &Page<'_>) -> String {
     let boxes = || {
         let frames = page.input.boxes.iter().flat_map(|b| b.frames.frames());
@@ -196,7 +196,7 @@ fn field_bar(field: &FieldInfo, shown: bool) -> String {
     )
 }
 
-/// Numbers under a colour bar, each where its value is.
+/// Labels below a colour bar, each at its value.
 pub(crate) fn bar_labels(low: f64, high: f64, unit: &str) -> String {
     let ticks: Vec<f64> = nice_ticks(low, high, 4)
         .into_iter()

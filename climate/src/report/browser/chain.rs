@@ -1,28 +1,28 @@
-//! Joins boxes that have no track numbers from one time to the next.
+//! Joins boxes without track numbers over time.
 
 use squall_data::Time;
 use squall_data::boxes::{BoxFrame, GeoBox};
 
-/// Smallest overlap (shared area over joint area) that joins two boxes of a class.
+/// Minimum overlap (intersection over union) for joining two boxes of a class.
 pub(super) const LEAST_OVERLAP: f64 = 0.1;
-/// How many times of the file in a row may lack a box between two that are joined.
+/// Maximum number of consecutive times without a box between two joined boxes.
 const MISSED_TIMES: usize = 1;
-/// Hours after which nothing is joined, however few times lie between.
+/// Maximum hours between joined boxes, however few times lie between them.
 const MOST_HOURS: i64 = 24;
 
-/// Boxes of one storm or river in time order, at least one.
+/// Boxes of one storm or river in time order; never empty.
 pub(super) type Chain = Vec<(Time, GeoBox)>;
 
 /// A chain that later boxes may still join.
 struct Open {
     chain: Chain,
-    /// Index of the frame that has its last box.
+    /// Index of the frame with its last box.
     seen: usize,
 }
 
-/// The boxes without a track joined to chains, which are ordered by their first times. A box joins the chain of its
-/// class whose last box it overlaps most. Pairs are joined in order of overlap, the largest first; a chain takes at
-/// most one box of each time, and a box joins at most one chain.
+/// Joins the untracked boxes to chains, ordered by their first times. A box may join the chain of its class whose last
+/// box it overlaps. Pairs are joined in descending order of overlap, one to one: a chain takes at most one box per
+/// time, and a box joins at most one chain.
 pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
     let mut done: Vec<Chain> = Vec::new();
     let mut open: Vec<Open> = Vec::new();
@@ -59,7 +59,7 @@ pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
     done
 }
 
-/// Overlap, chain and box of all that may be joined.
+/// All pairs that may be joined: overlap, index of the chain, index of the box.
 fn pairs(open: &[Open], boxes: &[GeoBox]) -> Vec<(f64, usize, usize)> {
     let mut pairs = Vec::new();
     for (chain, last) in open.iter().enumerate() {
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    /// The western edges of each chain.
+    /// The western edges of the boxes of each chain.
     fn edges(frames: &[BoxFrame]) -> Vec<Vec<f64>> {
         let chains = chains(frames);
         let west = |chain: &Chain| chain.iter().map(|(_, geo)| geo.west_deg).collect();
@@ -136,7 +136,7 @@ mod tests {
             frame(6, vec![geo(river, 50.0), geo(low, 59.0), tracked]),
             frame(36, vec![geo(river, 50.0)]),
         ];
-        // 59 overlaps 50 by a degree of nineteen, less than a tenth.
+        // 59 overlaps 50 by one degree of nineteen, less than a tenth.
         assert_eq!(
             edges(&frames),
             [vec![50.0], vec![50.0], vec![59.0], vec![50.0]]

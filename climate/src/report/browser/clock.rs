@@ -1,11 +1,11 @@
-//! Times of the browser as whole numbers, and how a script reads them back as dates of any calendar.
+//! Encodes the browser's times as integers, which a script decodes to dates of any calendar.
 
 use crate::statistics::Span;
 use serde_json::{Value, json};
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 
-/// A clock that counts from the first of all times, in the largest unit of which all intervals are multiples.
+/// A clock that counts from the first of all times, in the largest unit that divides all intervals.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Clock {
     first: Time,
@@ -14,7 +14,7 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The clock of these times; `None` without any.
+    /// The clock for these times; `None` if there are none.
     pub(super) fn of(times: impl Iterator<Item = Time> + Clone) -> Option<Self> {
         let mut span = Span::default();
         times.clone().for_each(|time| span.add(time));
@@ -27,18 +27,18 @@ impl Clock {
         })
     }
 
-    /// Units since the first time.
+    /// Number of units since the first time.
     pub(super) fn units(&self, time: Time) -> i64 {
         time.seconds_since(self.first) / self.unit_seconds
     }
 
-    /// Units in some hours, at least one.
+    /// Number of units in `hours`, at least one.
     pub(super) fn units_of_hours(&self, hours: i64) -> i64 {
         (hours * 3600 / self.unit_seconds).max(1)
     }
 
-    /// What a script needs to name a time in any calendar: the unit, the second of the first day, and every run of
-    /// consecutive days of a month as days since the first, year, month, day.
+    /// The data with which a script converts times to dates of any calendar: the unit, the second of the first day, and
+    /// every run of consecutive days of a month as days since the first, year, month, day.
     pub(super) fn json(&self) -> Value {
         let seconds = self.first.second_of_day();
         let midnight = self.first.add_seconds(-seconds);
@@ -47,7 +47,7 @@ impl Clock {
         let mut before = (0, 0, 0);
         for day in 0..=days {
             let (year, month, date) = midnight.add_seconds(day * DAY_SECONDS).date();
-            // Standard calendars leave out ten days of October 1582.
+            // The standard calendar skips ten days of October 1582.
             if (year, month) != (before.0, before.1) || date != before.2 + 1 {
                 runs.push([day, year, month, date]);
             }

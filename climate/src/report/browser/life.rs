@@ -1,4 +1,4 @@
-//! What the browser of events lists: one life per track or untracked object, from masks and from boxes.
+//! The entries of the event browser: one life per track or untracked object, from masks and from boxes.
 
 use super::chain::{Chain, chains};
 use crate::Event;
@@ -13,8 +13,8 @@ use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Class, Time};
 use std::collections::{BTreeMap, HashMap};
 
-/// One point of a life. Of cyclones `first` is wind (m/s) and `second` pressure (hPa), of rivers water (kg m-2) and
-/// length (km); of boxes that nobody followed `first` is the confidence in percent.
+/// One point of a life. `first` and `second` are wind (m/s) and pressure (hPa) of cyclones, and water (kg m-2) and
+/// length (km) of rivers. For untracked sources of boxes, `first` is the confidence in percent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     pub(super) time: Time,
@@ -23,20 +23,20 @@ pub(super) struct Point {
     pub(super) first: Option<f32>,
     pub(super) second: Option<f32>,
     pub(super) area_km2: f32,
-    /// Degrees of longitude and latitude that its box spans, if it is one.
+    /// Extent of its box in degrees of longitude and latitude, if it is a box.
     pub(super) box_deg: Option<(f32, f32)>,
 }
 
-/// A track with its points, or an object that was not tracked.
+/// A track with its points, or an untracked object.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Life {
-    /// Place in the list of finders: the sources of masks, then those of boxes.
+    /// Index in the list of finders: the sources of masks, then those of boxes.
     pub(super) finder: usize,
     pub(super) class: BoxClass,
     pub(super) id: Option<u64>,
     pub(super) start: Time,
     pub(super) end: Time,
-    /// Times at which it was seen, also those that are not among `points`.
+    /// Number of times at which it was seen, including those not among `points`.
     pub(super) seen: usize,
     /// Index in the report's basins.
     pub(super) basin: usize,
@@ -48,18 +48,18 @@ pub(super) struct Life {
     pub(super) max_area_km2: f64,
     pub(super) max_length_km: Option<f64>,
     pub(super) distance_km: Option<f64>,
-    /// Highest confidence of its boxes, 0 to 1.
+    /// Maximum confidence of its boxes, 0 to 1.
     pub(super) confidence: Option<f32>,
-    /// How often it came to land, if that is known.
+    /// Number of landfalls, if known.
     pub(super) landfalls: Option<u32>,
     pub(super) landfall: Option<Landfall>,
-    /// 1 genesis, 2 split, 3 start of data; 0 if it was not tracked.
+    /// 1 genesis, 2 split, 3 start of data; 0 if untracked.
     pub(super) origin: u8,
-    /// 1 lysis, 2 merge, 3 end of data.
+    /// 1 lysis, 2 merge, 3 end of data; 0 if untracked.
     pub(super) fate: u8,
-    /// The track it split from.
+    /// The track from which it split.
     pub(super) parent: Option<u64>,
-    /// The track it ended in.
+    /// The track into which it merged.
     pub(super) merged_into: Option<u64>,
     /// Whether `first` of its points is a confidence.
     pub(super) by_confidence: bool,
@@ -73,7 +73,7 @@ impl Life {
         self.end.hours_since(self.start)
     }
 
-    /// The point where it is strongest: of highest wind or confidence, else of largest area.
+    /// Index of the strongest point: by wind or confidence for cyclones, else by area.
     pub(super) fn peak(&self) -> usize {
         let strongest = |by: &dyn Fn(&Point) -> Option<f32>| {
             let known = self.points.iter().enumerate();
@@ -87,14 +87,14 @@ impl Life {
     }
 }
 
-/// The lives that a source of events found; `boxes` says whether its events are boxes, whose edges are drawn.
+/// The lives of a source of events; `boxes` says whether its events are boxes, whose edges are drawn.
 pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life> {
     let tracks: HashMap<(Class, u64), &Track> = (source.tracks.iter())
         .map(|track| ((track.class, track.track_id), track))
         .collect();
     let found = Class::TRACKED.into_iter().flat_map(|class| {
-        // Events too brief to be followed are listed for boxes only: the map shows all that masks mark, but of boxes
-        // only what is listed.
+        // Untracked brief events are only listed for boxes: the map shows everything that masks mark, but of boxes only
+        // those that are listed.
         let strays = if boxes {
             strays(source, class)
         } else {
@@ -164,8 +164,8 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: b
     }
 }
 
-/// The point of an event that is a box: it is the middle of the box and not the lowest pressure inside, so that what is
-/// drawn around it is the box.
+/// The point of an event that is a box. Its position is the middle of the box, not the pressure minimum, so that the
+/// outline drawn around it is the box.
 fn of_event_of_box(event: &Event, cyclone: bool) -> Point {
     let width = (event.east_deg - event.west_deg).rem_euclid(360.0);
     let height = event.north_deg - event.south_deg;
@@ -197,7 +197,7 @@ fn of_event(event: &Event, cyclone: bool) -> Point {
     }
 }
 
-/// The lives of boxes: boxes of one track and class make one life; boxes without a track are joined as [`chains`] says.
+/// The lives of boxes: one per track and class, and one per chain of untracked boxes ([`chains`]).
 pub(super) fn of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
     let mut tracked: BTreeMap<(BoxClass, u64), Chain> = BTreeMap::new();
     for frame in source.frames.frames() {
@@ -217,7 +217,7 @@ pub(super) fn of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
     lives
 }
 
-/// The life of the boxes of one track; there is at least one.
+/// The life of a chain; it must not be empty.
 fn of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
     let points: Vec<Point> = chain.iter().map(|(time, geo)| of_box(*time, geo)).collect();
     let (begin, end) = (&points[0], &points[points.len() - 1]);
@@ -268,7 +268,7 @@ fn of_box(time: Time, geo: &GeoBox) -> Point {
     }
 }
 
-/// Degrees eastward from one point to the next, the short way round.
+/// Degrees eastward between two points, by the shorter way.
 pub(super) fn eastward_deg(from: &Point, to: &Point) -> f64 {
     lon_difference_deg(to.lon_deg, from.lon_deg)
 }

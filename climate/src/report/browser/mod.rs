@@ -1,7 +1,7 @@
-//! The browser of events in the report: a table with filters and, for each event, a view of its life. Its data are one
+//! The browser of events in the report: a table with filters, and for each event a view of its life. Its data are one
 //! compressed block of bytes in the page.
 //!
-//! A life is a track with its points, or an object that is on no track.
+//! A life is a track with its points, or an untracked object.
 
 mod chain;
 mod clock;
@@ -24,7 +24,7 @@ use squall_data::Time;
 use squall_data::boxes::BoxClass;
 use thin::{Thinned, thin};
 
-/// Names and colours of what boxes and masks hold, in the order of [`BoxClass`].
+/// Names and colours of the classes of boxes and masks, in the order of [`BoxClass`].
 pub(crate) const KINDS: [(BoxClass, &str, [u8; 3]); 4] = [
     (
         BoxClass::TropicalDepression,
@@ -54,12 +54,12 @@ pub(crate) struct Browser {
     thinned: Thinned,
     /// Classes that occur.
     classes: Vec<BoxClass>,
-    /// What found the events: sources of events, then sources of boxes.
+    /// The finders: sources of events, then sources of boxes.
     finders: Vec<Value>,
 }
 
 impl Browser {
-    /// The browser of all sources and boxes, in at most `most_bytes` of the page; `None` without any event.
+    /// The browser for all sources and boxes, within `most_bytes` of the page; `None` if there are no events.
     ///
     /// # Errors
     /// As [`thin`].
@@ -70,7 +70,7 @@ impl Browser {
     ) -> Result<Option<Self>> {
         let mut lives: Vec<Life> = Vec::new();
         let mut finders = Vec::new();
-        // Points of boxes that were not tracked have a confidence, all others the properties of their event.
+        // Points of untracked boxes have a confidence, all others the properties of their event.
         let finder = |kind: SourceKind, label: &str, boxes: bool, confidence: bool| json!({ "kind": kind.css(), "label": label, "boxes": boxes, "confidence": confidence });
         for source in &input.sources {
             let boxes = input.boxes.iter();
@@ -91,7 +91,7 @@ impl Browser {
             return Ok(None);
         };
         lives.sort_by_key(|life| (clock.units(life.start), life.finder, life.id));
-        // Base64 makes four bytes of three.
+        // Base64 turns three bytes into four.
         let thinned = thin(&lives, &clock, frames, most_bytes / 4 * 3)?;
         let classes = BoxClass::ALL.into_iter();
         let classes = classes.filter(|class| lives.iter().any(|life| life.class == *class));
@@ -103,7 +103,7 @@ impl Browser {
         }))
     }
 
-    /// The data that the script of the page reads.
+    /// The data for the page's script.
     pub(crate) fn json(&self, frames: &[Time]) -> Value {
         let kinds: Vec<Value> = KINDS
             .iter()
@@ -249,7 +249,7 @@ impl Browser {
     }
 }
 
-/// The sources of boxes from which no source of events was made. They are finders of their own, listed behind the
+/// The sources of boxes without a source of events made from them. Each is a finder of its own, listed after the
 /// sources of events.
 fn unfollowed(input: &ReportInput) -> impl Iterator<Item = &BoxSource> {
     let followed = |boxes: &BoxSource| of_kind(input, boxes.followed_by).is_some();
@@ -260,7 +260,7 @@ fn of_kind(input: &ReportInput, kind: Option<SourceKind>) -> Option<usize> {
     input.sources.iter().position(|s| Some(s.kind) == kind)
 }
 
-/// The place of each source of boxes in the list of finders.
+/// The index of each source of boxes in the list of finders.
 pub(crate) fn finders_of_boxes(input: &ReportInput) -> Vec<usize> {
     let mut next = input.sources.len();
     let place = |boxes: &BoxSource| {

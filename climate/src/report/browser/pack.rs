@@ -1,10 +1,9 @@
-//! Lives as bytes: columns of small whole numbers, deflated.
+//! Encodes lives as bytes: columns of small integers, deflated.
 //!
-//! Every number is stored with variable length (seven bits a byte, the lowest first); signed ones are folded to
-//! unsigned ones first (0, -1, 1, -2 become 0, 1, 2, 3). Where a value may be unknown, 0 means that it is, and known
-//! values are stored plus one. Points are stored as differences from the point before; the first of a life has
-//! differences from zero, its time from the start of the life. Numbers follow each other by column, because similar
-//! numbers side by side compress better.
+//! Every number has a variable length (seven bits per byte, lowest first). Signed numbers are zigzag-encoded (0, -1, 1,
+//! -2 become 0, 1, 2, 3). In columns with unknown values, 0 means unknown and known values are stored plus one. Points
+//! are stored as differences from the previous point; the first one of a life is relative to zero, with its time
+//! relative to the start of the life. Numbers are grouped by column, because adjacent similar numbers compress better.
 
 use super::clock::Clock;
 use super::life::{Life, eastward_deg};
@@ -14,10 +13,10 @@ use flate2::write::ZlibEncoder;
 use squall_data::boxes::BoxClass;
 use std::io::Write as _;
 
-/// Steps of an area for one unit of its natural logarithm: one step is one and a half percent.
+/// Steps of an area per unit of its natural logarithm: one step is 1.5 percent.
 pub(super) const AREA_STEPS: f64 = 64.0;
 
-/// One column: numbers of variable length.
+/// One column of variable-length numbers.
 #[derive(Default)]
 struct Column(Vec<u8>);
 
@@ -31,12 +30,12 @@ impl Column {
     }
 }
 
-/// A signed number folded to an unsigned one.
+/// Zigzag encoding of a signed number.
 fn folded(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// One more than a value in steps of `step`; 0 where it is not known.
+/// The value in steps of `step`, plus one; 0 if unknown.
 fn known(value: Option<f64>, step: f64) -> u64 {
     let value = value.filter(|v| v.is_finite());
     value.map_or(0, |v| (v.max(0.0) / step).round() as u64 + 1)
@@ -46,16 +45,16 @@ fn tenths(degrees: f64) -> i64 {
     (10.0 * degrees).round() as i64
 }
 
-/// Bytes that are compressed between two checks of how large the result has become.
+/// Bytes to compress between checks of the output size.
 const PART: usize = 1 << 16;
 
-/// Number of the columns of [`rows`].
+/// Number of columns of [`rows`].
 pub(super) const ROW_COLUMNS: usize = 26;
-/// Number of the columns of [`points`].
+/// Number of columns of [`points`].
 pub(super) const POINT_COLUMNS: usize = 8;
 
-/// The bytes of all lives whose points are chosen by `keep`: columns of rows, then columns of points; and the number of
-/// points. Ends early, with a part of them, as soon as there are more than `most_bytes`.
+/// Encodes all lives with the points chosen by `keep`: columns of rows, then columns of points. Returns the bytes and
+/// the number of points. Stops early, with incomplete data, once there are more than `most_bytes`.
 ///
 /// # Errors
 /// [`ClimateError::Invalid`] if compression fails.
@@ -91,7 +90,7 @@ pub(super) fn pack(
     Ok((deflated.finish().map_err(failed)?, count))
 }
 
-/// The columns of the table; the last one, the number of points, is still empty.
+/// The columns of the table; the last one, the number of points, is left empty.
 fn rows(lives: &[&Life], clock: &Clock) -> Vec<Column> {
     let mut columns: Vec<Column> = (0..ROW_COLUMNS).map(|_| Column::default()).collect();
     let (mut id, mut start) = (0, 0);
@@ -142,7 +141,7 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
     let mut previous: Option<usize> = None;
     for &index in kept {
         let point = &life.points[index];
-        // Longitudes go on beyond 360 or below 0 rather than jump.
+        // Longitudes continue beyond 360 or below 0 instead of jumping.
         let lon = match previous {
             Some(last) => {
                 let steps =
@@ -157,8 +156,7 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
             BoxClass::AtmosphericRiver => (0.5, 20.0),
             _ => (0.5, 0.5),
         };
-        // The logarithm is stored, so that the relative error is the same everywhere; tables of other tools often have
-        // no area.
+        // The logarithm makes the relative error uniform. Tables of other tools often lack areas.
         let area = Some(f64::from(point.area_km2)).filter(|km2| km2.is_finite());
         let area = area.map(|km2| km2.max(1.0).ln());
         let (width, height) = point.box_deg.unzip();

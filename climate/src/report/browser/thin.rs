@@ -1,5 +1,5 @@
-//! Chooses what is kept of many lives so that a century fits on the page: the rows of a fixed table are tried in order,
-//! each of which keeps fewer points than the one before; if the last is still too large, lives are left out.
+//! Thins many lives so that a century fits on the page. Levels of a fixed table are tried in order, each keeping fewer
+//! points than the one before; if the last is still too large, whole lives are dropped.
 
 use super::clock::Clock;
 use super::life::Life;
@@ -10,10 +10,9 @@ use squall_data::Time;
 use squall_data::boxes::BoxClass;
 use std::collections::HashSet;
 
-/// Hours between the points that are kept of tropical cyclones and of everything else; 0 keeps all.
+/// Hours between kept points of tropical cyclones and of all others, per level; 0 keeps all.
 ///
-/// A life always keeps its first point, its last, the one where it was strongest, and those at times that have a
-/// picture.
+/// A life always keeps its first, last and strongest points, and those at times with a picture.
 const STEPS_HOURS: [(i64, i64); 7] = [
     (0, 0),
     (0, 6),
@@ -24,25 +23,25 @@ const STEPS_HOURS: [(i64, i64); 7] = [
     (24, 24 * 365),
 ];
 
-/// Lives that were packed into at most a given number of bytes.
+/// Lives packed into a given number of bytes.
 pub(super) struct Thinned {
-    /// As [`pack`] gives them.
+    /// The result of [`pack`].
     pub(super) bytes: Vec<u8>,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub(super) rows: usize,
-    /// Lives that were given.
+    /// Number of lives before thinning.
     pub(super) lives: usize,
-    /// Points kept.
+    /// Number of points kept.
     pub(super) points: usize,
-    /// Points that were given.
+    /// Number of points before thinning.
     pub(super) all_points: usize,
-    /// The row of [`STEPS_HOURS`] that was used.
+    /// The level of [`STEPS_HOURS`] that was used.
     steps_hours: (i64, i64),
 }
 
-/// Packs as much as fits into `most_bytes`. First points are left out by the rows of [`STEPS_HOURS`], then whole lives
-/// from the lowest rank up: tropical cyclones rank above all others, by their wind; others rank by the length of their
-/// life, those of a single time by confidence.
+/// Packs as much as fits into `most_bytes`. Points are dropped by the levels of [`STEPS_HOURS`], then whole lives from
+/// the lowest rank up. Tropical cyclones rank above all others, by their wind; others rank by the length of their life,
+/// those with a single time by confidence.
 ///
 /// # Errors
 /// As [`pack`].
@@ -73,7 +72,7 @@ pub(super) fn thin(
     for steps_hours in first {
         let points = lives.iter().map(|life| points_of(life, steps_hours).len());
         let points = Some(points.sum::<usize>());
-        // As many points as in the row before, most often the same ones, would be too large too.
+        // The same number of points as at the previous level, most often the same points, would be too large again.
         if points == too_many {
             continue;
         }
@@ -83,7 +82,7 @@ pub(super) fn thin(
         }
         too_many = points;
     }
-    // From the size of all lives follows how many of them may stay.
+    // The size of all lives determines how many of them can be kept.
     let mut found = packed(&all, last, usize::MAX)?;
     let mut ranked: Vec<usize> = (0..lives.len()).collect();
     ranked.sort_by(|&a, &b| {
@@ -93,7 +92,7 @@ pub(super) fn thin(
     });
     let mut count = lives.len();
     while found.bytes.len() > most_bytes && count > 0 {
-        // A little less than what would fit if all lives were as large.
+        // Slightly less than what would fit if all lives had the same size.
         count = (count as f64 * 0.97 * most_bytes as f64 / found.bytes.len() as f64) as usize;
         let mut chosen = ranked[..count].to_vec();
         chosen.sort_unstable();
@@ -103,7 +102,7 @@ pub(super) fn thin(
     Ok(found)
 }
 
-/// The rank of a life: where lives must be left out, those of higher values stay.
+/// The rank of a life: those with higher values are kept.
 fn worth(life: &Life) -> f64 {
     let confidence = f64::from(life.confidence.unwrap_or(0.0));
     match life.class {
@@ -114,7 +113,7 @@ fn worth(life: &Life) -> f64 {
     }
 }
 
-/// Indices of the points of a life that are kept.
+/// Indices of the kept points of a life.
 fn keep(
     life: &Life,
     clock: &Clock,
@@ -141,7 +140,7 @@ fn keep(
 }
 
 impl Thinned {
-    /// What was left out, in words; empty if nothing was.
+    /// Describes what was dropped; empty if nothing was.
     pub(super) fn words(&self) -> String {
         let every = |hours: i64| match hours {
             0 => "all".to_string(),

@@ -1,4 +1,4 @@
-//! How many events of each strength, in both runs.
+//! Distributions of events by strength in both runs.
 
 use crate::compare::{Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed};
 use crate::report::figures::figure;
@@ -9,7 +9,7 @@ use crate::report::parts::{interval_cell, main_cell, number_cell};
 use crate::report::svg::Plot;
 use crate::report::ticks::nice_ticks;
 
-/// The distributions side by side.
+/// The section with both runs' distributions side by side; `None` if there are none.
 pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
     if comparison.distributions.is_empty() {
         return None;
@@ -104,7 +104,7 @@ fn tip(bin: &Bin, (from, to): (f64, f64), unit: &str, comparison: &Comparison) -
     )
 }
 
-/// What pointing at the bins shows, as a folded table: for paper, phones and keyboards.
+/// The tooltips of the bins as a folded table: for paper, phones and keyboards.
 fn numbers(found: &Distribution, comparison: &Comparison) -> String {
     let (factor, unit) = spoken_unit(&found.unit);
     let subject = capital(&found.subject);
@@ -146,7 +146,7 @@ fn numbers(found: &Distribution, comparison: &Comparison) -> String {
     )
 }
 
-/// In words where the two differ.
+/// Describes in which bins the runs differ.
 fn note(found: &Distribution, comparison: &Comparison) -> String {
     let of = |rises: bool| {
         let sign = if rises { 1.0 } else { -1.0 };
@@ -154,7 +154,7 @@ fn note(found: &Distribution, comparison: &Comparison) -> String {
         let bins = found.bins.iter().filter(|bin| bin.significant);
         bins.filter(differs).count()
     };
-    // As of fewer than five years.
+    // With fewer than five years, for instance.
     if found.bins.iter().all(|bin| bin.adjusted_p.is_none()) {
         return "Not tested.".into();
     }
@@ -211,7 +211,7 @@ mod tests {
             ),
             "{html}"
         );
-        // Not under a mouse alone.
+        // The numbers are not only in tooltips.
         let row = html.split(">30 to 35</th>").nth(1).unwrap();
         let row = row.split("</tr>").next().unwrap();
         for cell in [

@@ -1,4 +1,4 @@
-//! Extremes of years and their return levels.
+//! Annual extremes and their return levels.
 
 use crate::compare::{
     Comparison, Fit, RETURN_YEARS, ReturnLevels, SPOKEN_LEVEL, capital, in_percent, of_level,
@@ -10,7 +10,7 @@ use crate::report::page::Section;
 use crate::report::svg::Plot;
 use crate::report::ticks::nice_ticks;
 
-/// Return levels of both runs.
+/// The section with the return levels of both runs; `None` if nothing could be fitted.
 pub(super) fn extremes(comparison: &Comparison) -> Option<Section> {
     let shown: Vec<&ReturnLevels> = (comparison.return_levels.iter())
         .filter(|levels| levels.fits.iter().any(|fit| fit.gev.is_some()))
@@ -54,7 +54,7 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let ticks = nice_ticks(low, high, 5);
     let (first, last) = (ticks[0], ticks[ticks.len() - 1]);
     let dots = levels.fits.each_ref().map(dots);
-    // Of a century of years the ends lie beyond those of the fitted lines.
+    // With a century of years, the dots extend beyond the fitted lines.
     let ends = (dots.iter().flatten())
         .fold((variate(1.02), variate(100.0)), |(from, to), (at, _)| {
             (from.min(*at), to.max(*at))
@@ -103,7 +103,7 @@ fn return_level_plot(levels: &ReturnLevels, comparison: &Comparison) -> String {
     ))
 }
 
-/// The least and the greatest of the extremes, levels and bands of both runs.
+/// The minimum and maximum of all extremes, levels and bands of both runs.
 fn range(levels: &ReturnLevels) -> (f64, f64) {
     let values = levels.fits.iter().flat_map(|fit| {
         let bands = fit.bands.iter().flatten();
@@ -117,7 +117,7 @@ fn range(levels: &ReturnLevels) -> (f64, f64) {
     })
 }
 
-/// The Gumbel variate of a number of years: over it a distribution without curvature is a straight line.
+/// The Gumbel variate of a return period: on this axis a Gumbel distribution is a straight line.
 fn variate(years: f64) -> f64 {
     -(-(1.0 - 1.0 / years).ln()).ln()
 }
@@ -125,7 +125,7 @@ fn variate(years: f64) -> f64 {
 /// The extremes of a fit, each with its variate.
 ///
 /// # Source
-/// Plotting positions of Gringorten (1963), made for this kind of distribution.
+/// Plotting positions of Gringorten (1963), designed for this kind of distribution.
 fn dots(fit: &Fit) -> Vec<(f64, f64)> {
     let count = fit.extremes.len() as f64;
     let dot = |(rank, value): (usize, &f64)| {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
     use crate::compare::{Change, Gev};
 
-    /// Two runs with rivers of so many years, each with its largest.
+    /// Two runs of this many years with rivers, and the largest river of each year.
     fn compared(years: u32) -> Comparison {
         let step = 4e6 / f64::from(years);
         let fit = Fit {
@@ -194,14 +194,15 @@ mod tests {
         let path = line.split('"').next().unwrap();
         let last = path.rsplit('L').next().unwrap();
         let end: f64 = last.split(' ').next().unwrap().parse().unwrap();
-        // From 1.02 to 100 years the axis is 5.97 long; that of 40 is 0.92 before its end at 436, 376 or 377 by the labels.
+        // From 1.02 to 100 years the axis is 5.97 long. 40 years lie 0.92 before its end at 436: at 376, or 377 by the
+        // labels.
         assert!((374.0..379.0).contains(&end), "{end}");
     }
 
     #[test]
     fn dots_lie_at_the_return_periods_of_their_ranks() {
-        // Half of the years have an extreme. Of ten such 9.56 of 10.12 are below the largest: it is exceeded once in
-        // 10.12 / 0.56 of them, and in twice as many years.
+        // Half of the years have an extreme. Of ten such years, 9.56 of 10.12 are below the largest value: it is
+        // exceeded once in 10.12 / 0.56 of them, that is, in twice as many years.
         let fit = Fit {
             extremes: (0..10).map(f64::from).collect(),
             years: 20,
@@ -222,7 +223,7 @@ mod tests {
         let comparison = compared(20);
         let svg = return_level_plot(&comparison.return_levels[0], &comparison);
         assert!(svg.contains(">million km²</text>") && svg.contains("10.0 million km² in a"));
-        // Labels end at x and are at most 8.8 wide a letter: none begins left of the plot.
+        // Labels end at x and are at most 8.8 wide per letter: none starts left of the plot.
         let labels: Vec<(f64, &str)> = svg
             .split("<text class=\"e\" x=\"")
             .skip(1)

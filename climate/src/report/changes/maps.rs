@@ -1,4 +1,4 @@
-//! Maps of change: colours for the difference, dots where it is significant.
+//! Maps of changes: colours for the difference, dots for significance.
 
 use crate::compare::{Comparison, MapChange, MapQuantity, capital, false_rate, in_percent};
 use crate::error::Result;
@@ -14,10 +14,10 @@ use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_COLUMNS, COARSE_ROWS, co
 use ndarray::Array2;
 use std::fmt::Write as _;
 
-/// Colours on each side of zero; index 0 of the picture is nothing at all.
+/// Number of colours on each side of zero; index 0 of the picture is transparent.
 const LEVELS: i32 = 60;
 
-/// The section with all maps; `None` without any.
+/// The section with all maps; `None` if no map has a difference.
 pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     let mut html = String::new();
     for map in comparison
@@ -40,7 +40,7 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     }))
 }
 
-/// Factor and unit of the numbers on the page.
+/// Factor and unit of the displayed numbers.
 fn shown(quantity: MapQuantity) -> (f64, &'static str) {
     match quantity {
         MapQuantity::GenesisDensity => (1.0, " per year and million km²"),
@@ -98,7 +98,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     ))
 }
 
-/// A size of differences that few cells exceed.
+/// A magnitude of differences that few cells exceed.
 fn usual_size(map: &MapChange, factor: f64) -> f64 {
     let mut sizes: Vec<f64> = map
         .difference
@@ -111,7 +111,7 @@ fn usual_size(map: &MapChange, factor: f64) -> f64 {
     sizes.get(place).copied().unwrap_or(1.0)
 }
 
-/// The differences as colours, as PNG; the brightest are those of `top` and more.
+/// The differences as a coloured PNG; the brightest colours stand for `top` and more.
 fn picture(map: &MapChange, factor: f64, top: f64) -> Result<Vec<u8>> {
     let mut palette = vec![[0u8, 0, 0, 0]];
     for level in -LEVELS..=LEVELS {
@@ -129,7 +129,7 @@ fn picture(map: &MapChange, factor: f64, top: f64) -> Result<Vec<u8>> {
     indexed_png(&indices, &palette)
 }
 
-/// A dot in each cell that is significant at a false discovery rate, as an SVG path, and their number.
+/// An SVG path with a dot in each cell that is significant at a false discovery rate, and the number of dots.
 fn dots(map: &MapChange, rate: f64, panel: &Panel) -> (String, usize) {
     let mut dots = String::new();
     let mut count = 0;
@@ -152,7 +152,7 @@ mod tests {
     use crate::statistics::coarse::COARSE_CELLS;
     use squall_data::Class;
 
-    /// The figure of a map of frequency whose cells differ by 0.3 %, one of them by more.
+    /// The figure of a frequency map whose cells differ by 0.3 %, one of them by more.
     fn with_one(highest: f64) -> String {
         let mut difference = vec![0.003; COARSE_CELLS];
         difference[700] = highest;

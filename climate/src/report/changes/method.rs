@@ -1,11 +1,11 @@
-//! How a comparison was made: units of chance, corrections, folders, the command.
+//! The method of a comparison: sampling units, corrections, folders, the command.
 
 use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, in_percent};
 use crate::report::numbers::grouped;
 use crate::report::page::Section;
 use crate::report::parts;
 
-/// The section; `command` is what made the comparison, if that is known.
+/// The section; `command` is the command that made the comparison, if known.
 pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
     let confidence = in_percent(comparison.draws.confidence);
     let draws = grouped(comparison.draws.draws as f64, 0);
@@ -54,7 +54,7 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
     parts::method(&paragraphs, &provenance, command)
 }
 
-/// The folder of a run, or those of members: the first of many.
+/// The folders of a run or of its members; a long list is cut off.
 fn folders(side: &SideSummary) -> String {
     const MOST: usize = 20;
     let runs = side.runs().iter().take(MOST);

@@ -1,4 +1,4 @@
-//! One self-contained HTML file of what changed between two runs: words first, then intervals, maps and return levels.
+//! One self-contained HTML file with the changes between two runs: words first, then intervals, maps and return levels.
 
 mod distributions;
 mod extremes;
@@ -19,13 +19,13 @@ use crate::report::parts::{self, Sentence, number_cell};
 use squall_data::Class;
 use std::fmt::Write as _;
 
-/// What the page adds to the common style sheet.
+/// Additions to the common style sheet.
 pub(crate) const STYLE: &str = include_str!("../assets/changes.css");
 
-/// The page of a comparison; `command` is what made it.
+/// The page of a comparison; `command` is the command that made it.
 ///
 /// # Errors
-/// [`crate::ClimateError::Data`] if a picture cannot be made.
+/// [`crate::ClimateError::Data`] if a picture cannot be encoded.
 pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Result<String> {
     let sections = sections(comparison, command)?;
     let shell = Shell {
@@ -40,7 +40,7 @@ pub fn changes_page(comparison: &Comparison, title: &str, command: &str) -> Resu
     Ok(shell.html())
 }
 
-/// Everything that is said of a comparison, in reading order.
+/// All sections of a comparison, in reading order.
 fn sections(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
     let sections = [
         Some(summary(comparison)),
@@ -54,15 +54,15 @@ fn sections(comparison: &Comparison, command: &str) -> Result<Vec<Section>> {
     Ok(sections.into_iter().flatten().collect())
 }
 
-/// The comparison as one section of another page, the `index`-th of its kind.
+/// The comparison as one section of another page, where it is number `index` of its kind.
 ///
 /// # Errors
-/// [`crate::ClimateError::Data`] if a picture cannot be made.
+/// [`crate::ClimateError::Data`] if a picture cannot be encoded.
 pub(crate) fn section(comparison: &Comparison, index: usize) -> Result<Section> {
     let (a, b) = (&comparison.a.label, &comparison.b.label);
     let mut html = sides(comparison);
     for part in sections(comparison, "")? {
-        // One level down: what was a section's heading is a part's here. "What changes" is the section's own.
+        // One level down: the parts' section headings become h3. The summary's heading is the section's own.
         let inner = part.html.replace("<h3>", "<h4>").replace("</h3>", "</h4>");
         if part.id != "summary" {
             let _ = writeln!(html, "<h3>{}</h3>", escape(&part.heading));
@@ -82,7 +82,7 @@ pub(crate) fn section(comparison: &Comparison, index: usize) -> Result<Section> 
     })
 }
 
-/// Which colour is which run.
+/// The legend of the two runs' colours.
 fn legend(comparison: &Comparison) -> String {
     format!(
         "<ul class=\"legend\"><li><i class=\"key side-a\"></i>{}</li><li><i class=\"key side-b\"></i>{}</li></ul>\n",
@@ -105,7 +105,7 @@ fn sides(comparison: &Comparison) -> String {
     side("side-a", &comparison.a) + &side("side-b", &comparison.b)
 }
 
-/// `1979 to 2008`, and whether some between are missing; of how many members.
+/// The years of a side, such as `1979 to 2008`, with a remark on gaps and the number of members.
 fn span(side: &SideSummary) -> String {
     let (Some(first), Some(last)) = (side.years.iter().min(), side.years.iter().max()) else {
         return "no years".into();
@@ -138,14 +138,14 @@ fn header(comparison: &Comparison, title: &str) -> String {
     parts::header("Squall comparison", title, &sides(comparison), &facts)
 }
 
-/// Classes that have a part on the page: those that both runs tell about. Tracks of other tools are cyclones alone,
-/// masks of rivers rivers alone.
+/// The classes with a part on the page: those that both runs cover. Tracks of other tools only cover cyclones, masks of
+/// rivers only rivers.
 fn classes(comparison: &Comparison) -> impl Iterator<Item = Class> + '_ {
     let has_rows = |class: Class| !rows_of(comparison, class, |_| true).is_empty();
     (Class::TRACKED.into_iter()).filter(move |class| has_rows(*class))
 }
 
-/// Rows of a class in some groups.
+/// The rows of a class whose group is `wanted`.
 fn rows_of(
     comparison: &Comparison,
     class: Class,
@@ -261,7 +261,7 @@ fn numbers(comparison: &Comparison) -> Section {
     ];
     let mut html = String::new();
     for class in classes(comparison) {
-        // Seasons of hemispheres and basins are in the files: here they would be most rows.
+        // Seasons of hemispheres and basins would be most of the rows; they are in the files.
         let whole = |group: Group| group.region.is_none() || group.season.is_none();
         let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
@@ -279,7 +279,7 @@ fn numbers(comparison: &Comparison) -> Section {
     }
 }
 
-/// A row of the table of all numbers.
+/// The cells of a row in the table of all numbers.
 fn cells_of(row: &ChangeRow) -> Vec<String> {
     let change = &row.change;
     vec![

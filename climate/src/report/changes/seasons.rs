@@ -1,4 +1,4 @@
-//! Numbers of tracks by hemisphere, basin and season: a table of these.
+//! A table of the number of tracks by hemisphere, basin and season.
 
 use super::rows_of;
 use crate::compare::{ChangeRow, Comparison, Interval, Region, SEASONS, capital, in_percent};
@@ -8,7 +8,7 @@ use crate::report::numbers::significant;
 use crate::report::parts::region_word;
 use squall_data::Class;
 
-/// The table of a class; empty where nothing is known of seasons or no region has tracks.
+/// The table of a class; empty if seasons are unknown or no region has tracks.
 pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     let rows = rows_of(comparison, class, |group| {
         group.season.is_some() && group.region.is_some()
@@ -52,7 +52,7 @@ pub(crate) fn table(comparison: &Comparison, class: Class) -> String {
     table.html()
 }
 
-/// Both numbers, bold where they differ significantly, and the interval of their difference.
+/// Both numbers, bold if they differ significantly, and the interval of the difference.
 fn cell(row: &ChangeRow) -> String {
     let value = |value: Option<f64>| value.map_or("–".into(), |v| significant(v, 2));
     let mut cell = format!("{} → {}", value(row.change.a), value(row.change.b));
@@ -72,7 +72,7 @@ mod tests {
     use crate::compare::{Change, Group, Quantity};
     use crate::statistics::Basin;
 
-    /// It was in the title of the cell: on paper and without a mouse it is not there.
+    /// The interval used to be in the cell's tooltip, which is missing on paper and without a mouse.
     #[test]
     fn the_interval_of_the_difference_stands_in_the_cell() {
         let mut comparison = Comparison::of_runs([("now", 20), ("then", 20)]);

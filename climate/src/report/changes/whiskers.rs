@@ -14,10 +14,10 @@ const RIGHT: f64 = 66.0;
 const ROW: f64 = 23.0;
 const TOP: f64 = 10.0;
 const BOTTOM: f64 = 40.0;
-/// The widest that a letter of a label is, on narrow screens.
+/// Upper bound of the width of a label's letter, on narrow screens.
 const LETTER: f64 = 8.8;
 
-/// Dots and whiskers of relative changes, row by row; `None` if none has an interval.
+/// Dots and whiskers of relative changes, one row each; `None` if no row has an interval.
 pub(super) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
     let known: Vec<Whisker<'_>> = rows.iter().filter_map(|row| Whisker::of(row)).collect();
     if known.is_empty() {
@@ -42,7 +42,7 @@ pub(super) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Opti
     ))
 }
 
-/// Percents along the width.
+/// The horizontal axis, percent.
 struct Axis {
     ticks: Vec<f64>,
     first: f64,
@@ -55,9 +55,9 @@ impl Axis {
         Self::over(&spans)
     }
 
-    /// An axis for the lower ends, changes and upper ends of whiskers, of which there is at least one.
+    /// An axis for spans of lower end, change and upper end; there must be at least one.
     fn over(spans: &[[f64; 3]]) -> Self {
-        // One whisker of a rare thing must not squeeze all others; those of most rows must be seen to their ends.
+        // A single long whisker of a rare event must not squeeze all others, but most whiskers must fit entirely.
         let largest = spans.iter().map(|s| s[1].abs()).fold(4.0, f64::max);
         let mut reaches: Vec<f64> = spans.iter().map(|s| s[0].abs().max(s[2].abs())).collect();
         reaches.sort_by(f64::total_cmp);
@@ -78,7 +78,7 @@ impl Axis {
         LEFT + (percent - self.first) / (self.last - self.first) * (WIDTH - LEFT - RIGHT)
     }
 
-    /// What stands at each tick: zero and every so many beside it have a label, so that none touches the next.
+    /// The label at each tick. Only zero and every n-th tick from it have one, so that labels do not touch.
     fn labels(&self) -> Vec<String> {
         let sign = |tick: f64| if tick > 0.0 { "+" } else { "" };
         let ticks = self.ticks.iter().zip(tick_labels(&self.ticks));
@@ -97,7 +97,7 @@ impl Axis {
             .collect()
     }
 
-    /// Gridlines, their labels and the heading.
+    /// Gridlines, their labels and the axis title.
     fn grid(&self, height: f64) -> String {
         let floor = height - BOTTOM;
         let mut body = String::new();
@@ -146,7 +146,7 @@ impl<'a> Whisker<'a> {
                 capital(region.name_for(self.row.quantity.about().class))
             }
             (None, Some(_)) if by_part => self.row.season.clone(),
-            // Also those of seasons of hemispheres and basins, which have a table.
+            // Also rows by season and region, which have a table instead.
             _ => self.row.quantity.about().label.to_string(),
         }
     }
@@ -188,7 +188,7 @@ impl<'a> Whisker<'a> {
     }
 }
 
-/// Percents to two digits, those of three digits to all of them: the sentences have 114 %, not 110.
+/// Percentages to two digits, or three from 100 on: the sentences say 114 %, not 110.
 fn rounded(percent: f64) -> String {
     significant(percent, if percent.abs() < 100.0 { 2 } else { 3 })
 }
@@ -203,7 +203,7 @@ mod tests {
             let axis = Axis::over(spans);
             (axis.first, axis.last)
         };
-        // Counts of few years: changes are small, their intervals are not.
+        // Counts of few years: changes are small, their intervals are wide.
         let counts = [
             [-46.0, -4.7, 72.0],
             [-49.0, -5.2, 79.0],
@@ -215,7 +215,7 @@ mod tests {
         let (first, last) = ends(&counts);
         let inside = |s: &&[f64; 3]| s[0] >= first && s[2] <= last;
         assert!(counts.iter().filter(inside).count() >= 5, "{first} {last}");
-        // A rare thing goes on beyond the axis.
+        // The whisker of a rare event extends beyond the axis.
         let usual = [-12.0, 3.0, 14.0];
         let (first, last) = ends(&[usual, usual, usual, usual, [-90.0, 20.0, 900.0]]);
         assert!(first <= -50.0 && last <= 60.0, "{first} {last}");
@@ -247,7 +247,7 @@ mod tests {
                 assert!(ends < pair[1].0 - half(pair[1].1), "{drawn:?}");
             }
         }
-        // What `squall compare` drew as +100+150+200.
+        // The axis that `squall compare` labelled as +100+150+200.
         let axis = Axis::over(&[
             [90.0, 114.0, 142.0],
             [57.0, 135.0, 268.0],

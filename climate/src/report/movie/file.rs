@@ -1,4 +1,4 @@
-//! A movie as one animated PNG, or as a folder of numbered pictures.
+//! Writes a movie as an animated PNG, or as a folder of numbered pictures.
 
 use super::palette::palette;
 use crate::error::{ClimateError, Result};
@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 
-/// Where pictures go, one after the other. An animated PNG takes its name when it is whole.
+/// The output of a movie. An animated PNG gets its name once it is complete.
 #[derive(Debug)]
 pub enum MovieFile {
     /// One file that browsers play.
@@ -20,7 +20,7 @@ pub enum MovieFile {
     Numbered {
         /// The folder.
         folder: PathBuf,
-        /// Pictures written so far.
+        /// Number of pictures written so far.
         written: usize,
     },
 }
@@ -59,11 +59,11 @@ fn failed(path: &Path) -> impl Fn(png::EncodingError) -> ClimateError + '_ {
 }
 
 impl MovieFile {
-    /// Begins a movie of some pictures of equal (rows, columns): an animated PNG if the name ends in `.png` or `.apng`,
-    /// else a folder of numbered pictures.
+    /// Creates a movie of `pictures` pictures, all of size `dim` (rows, columns): an animated PNG if the name ends in
+    /// `.png` or `.apng`, else a folder of numbered pictures.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] for no pictures; [`ClimateError::Data`] if the file cannot be created.
+    /// [`ClimateError::Invalid`] if `pictures` is 0; [`ClimateError::Data`] if the file cannot be created.
     pub fn create(
         path: impl Into<PathBuf>,
         pictures: usize,
@@ -110,7 +110,7 @@ impl MovieFile {
     /// Adds a picture of palette indices.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if it cannot be written; [`ClimateError::Invalid`] for one more than was said.
+    /// [`ClimateError::Data`] if writing fails; [`ClimateError::Invalid`] for more pictures than announced.
     pub fn add(&mut self, picture: &Array2<u8>) -> Result<()> {
         match self {
             Self::Animated(animated) => {
@@ -139,12 +139,12 @@ impl MovieFile {
         Ok(())
     }
 
-    /// Ends the movie and says how many pictures it has; numbered pictures of a longer movie that was there before are
-    /// removed.
+    /// Completes the movie and returns its number of pictures. Removes surplus numbered pictures of an earlier, longer
+    /// movie.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if pictures are missing; [`ClimateError::Data`] if the file cannot be completed, or an
-    /// old picture not removed.
+    /// old picture cannot be removed.
     pub fn finish(self) -> Result<usize> {
         match self {
             Self::Animated(animated) => {
@@ -166,7 +166,7 @@ impl MovieFile {
                 Ok(written)
             }
             Self::Numbered { folder, written } => {
-                // A longer movie that was here before must not go on behind this one.
+                // Otherwise an earlier, longer movie would continue after this one.
                 for number in written + 1.. {
                     let path = numbered(&folder, number);
                     if !path.is_file() {

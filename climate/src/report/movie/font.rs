@@ -1,6 +1,6 @@
-//! Letters of five by seven dots, for what stands on the pictures of a movie.
+//! A font of five by seven dots for text on movie pictures.
 
-/// Rows of dots from the top, the leftmost dot the highest of five bits.
+/// Rows of dots from the top; the leftmost dot is the highest of five bits.
 const GLYPHS: [(char, [u8; 7]); 49] = [
     ('A', [0x0e, 0x11, 0x11, 0x1f, 0x11, 0x11, 0x11]),
     ('B', [0x1e, 0x11, 0x11, 0x1e, 0x11, 0x11, 0x1e]),
@@ -53,17 +53,17 @@ const GLYPHS: [(char, [u8; 7]); 49] = [
     ('=', [0x00, 0x00, 0x1f, 0x00, 0x1f, 0x00, 0x00]),
 ];
 
-/// Dots from the start of a letter to the start of the next.
+/// Distance between the starts of adjacent letters, in dots.
 const ADVANCE: usize = 6;
-/// Dots of the height of a line.
+/// Height of a line, in dots.
 pub(super) const HEIGHT: usize = 7;
 
-/// Dots of the width of a text.
+/// Width of a text, in dots.
 pub(super) fn width(text: &str) -> usize {
     (text.chars().count() * ADVANCE).saturating_sub(1)
 }
 
-/// The letter that stands for one of a text: large for small ones, figures for raised ones.
+/// Maps a character to the font: lower case to upper case, superscripts to digits.
 fn plain(letter: char) -> char {
     const RAISED: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     match RAISED.iter().position(|raised| *raised == letter) {
@@ -73,7 +73,7 @@ fn plain(letter: char) -> char {
     }
 }
 
-/// The dots of a text as (row, column). What has no glyph is a blank.
+/// The dots of a text as (row, column). Characters without a glyph are blank.
 pub(super) fn dots(text: &str) -> Vec<(usize, usize)> {
     let mut dots = Vec::new();
     for (place, letter) in text.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! What the colours and lines of a movie's pictures stand for, in lines at their right edge.
+//! The legend on a movie's pictures, in lines at their right edge.
 
 use super::font;
 use super::paint::{Painter, Stroke};
@@ -6,22 +6,22 @@ use super::palette::{Solid, of_field, of_solid};
 use crate::report::FieldInfo;
 use ndarray::Array2;
 
-/// Narrower pictures have no room beside the time and the title.
+/// Minimum width of a picture with room for a legend next to the time and the title.
 const LEAST_COLUMNS: usize = 480;
-/// Dots of the length of a line's mark and of the field's colours.
+/// Length in dots of a line's mark, and of the field's colours.
 const LINE: usize = 14;
 const COLOURS: usize = 64;
-/// Dots between a mark and its word, and between two of them.
+/// Dots between a mark and its label, and between entries.
 const GAP: usize = 4;
 
-/// What stands before a word.
+/// The mark before a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// A square of a colour.
     Square(Solid),
     /// A line of a colour.
     Line(Solid, Stroke),
-    /// All colours of the field from the lowest to the highest value.
+    /// All colours of the field, from the lowest to the highest value.
     Field,
     Nothing,
 }
@@ -36,7 +36,7 @@ impl Mark {
         }
     }
 
-    /// The colour of a dot, if it has one.
+    /// The colour at a dot; `None` is transparent.
     fn at(self, (row, column): (usize, usize)) -> Option<u8> {
         match self {
             Self::Square(colour) => (column < font::HEIGHT).then(|| of_solid(colour)),
@@ -53,12 +53,12 @@ impl Mark {
     }
 }
 
-/// One line of marks and words.
+/// One line of marks and labels.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Line(Vec<(Mark, String)>);
 
 impl Line {
-    /// The values of the field's colours.
+    /// The colour scale of the field.
     pub(super) fn of_field(field: &FieldInfo) -> Self {
         let (low, high) = field.range;
         Self(vec![
@@ -71,14 +71,14 @@ impl Line {
         self.0.push((mark, word.into()));
     }
 
-    /// Dots of its width.
+    /// Its width in dots.
     fn width(&self) -> usize {
         let widths = (self.0.iter()).map(|(mark, word)| mark.width() + font::width(word));
         widths.sum::<usize>() + (2 * GAP) * self.0.len().saturating_sub(1)
     }
 
-    /// Paints the line on a dark ground, its upper right corner some pixels from the right edge, every dot some pixels
-    /// large. Pictures without room for it stay as they are.
+    /// Paints the line on a dark background; every dot is `size` pixels wide, and the right edge is `from_right` pixels
+    /// from that of the picture. Leaves pictures without enough room unchanged.
     pub(super) fn paint(
         &self,
         painter: &Painter,
@@ -90,7 +90,7 @@ impl Line {
         let columns = picture.ncols();
         let pad = 2 * size;
         let width = self.width() * size + 2 * pad + from_right;
-        // The left half is the time's and the title's.
+        // The left half is reserved for the time and the title.
         if self.0.is_empty() || columns < LEAST_COLUMNS || 4 * width > 3 * columns {
             return;
         }

@@ -1,4 +1,4 @@
-//! A movie of the map: masks, boxes and trails over the field, time by time.
+//! A movie of the map: masks, boxes and trails over the field, over time.
 //!
 //! [`Movie`] paints pictures of [`Frame`]s; [`MovieFile`] writes them as one animated PNG or as numbered files. All
 //! pictures share one palette of 256 colours.
@@ -39,9 +39,9 @@ use squall_data::{BoxClass, Class, LatLonGrid, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Sources in a line of the legend, which has no more room where their names are long.
+/// Maximum number of sources in a line of the legend; long names would not fit otherwise.
 const SOURCES_OF_A_LINE: usize = 4;
-/// How outlines of others are drawn, as on the page.
+/// Strokes of outlines of [`SourceKind::Other`], as on the page.
 const OTHER_STROKES: [Stroke; 5] = [
     Stroke::DashedAndDotted,
     Stroke::LongDashed,
@@ -50,14 +50,14 @@ const OTHER_STROKES: [Stroke; 5] = [
     Stroke::LongAndShort,
 ];
 
-/// How a movie looks.
+/// The appearance of a movie.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MovieOptions {
     /// Width of the pictures in pixels.
     pub width: usize,
-    /// Longitude in the middle of global maps.
+    /// Central longitude of global maps.
     pub centre_deg: f64,
-    /// Pictures shown in a second.
+    /// Frame rate.
     pub pictures_per_second: u16,
 }
 
@@ -71,31 +71,31 @@ impl Default for MovieOptions {
     }
 }
 
-/// One track: its class and its points.
+/// One track: its class and its points as (longitude, latitude).
 #[derive(Debug)]
 struct Path {
     class: Class,
     points: Vec<(Time, (f64, f64))>,
 }
 
-/// Paints pictures.
+/// Paints the pictures of a movie.
 #[derive(Debug)]
 pub struct Movie {
     grid: Arc<LatLonGrid>,
     painter: Painter,
     field: FieldInfo,
     title: String,
-    /// What sources of masks are called, if not by their kind.
+    /// Labels of sources of masks, if other than the name of their kind.
     labels: BTreeMap<SourceKind, String>,
     boxes: Vec<BoxSource>,
-    /// The classes of all boxes.
+    /// The classes that occur in boxes.
     kinds: BTreeSet<BoxClass>,
     paths: Vec<Path>,
     options: MovieOptions,
 }
 
 impl Movie {
-    /// A movie of what a report is about: its boxes, and trails of its first source with tracks.
+    /// A movie of a report's content: its boxes, and the trails of its first source with tracks.
     pub fn new(input: &ReportInput, options: MovieOptions) -> Self {
         let options = MovieOptions {
             width: options.width.clamp(64, 8192),
@@ -112,7 +112,7 @@ impl Movie {
             .labels
             .iter()
             .map(|(kind, label)| (*kind, label.clone()));
-        // Sources of events have labels of their own, which come last and so stay.
+        // Sources of events have their own labels, which come last and override the others.
         let own = input.sources.iter().map(|s| (s.kind, s.label.clone()));
         Self {
             grid: input.grid.clone(),
@@ -136,7 +136,7 @@ impl Movie {
         }
     }
 
-    /// Begins a file of some pictures of this movie.
+    /// Creates the output of this movie with `pictures` pictures.
     ///
     /// # Errors
     /// As [`MovieFile::create`].
@@ -145,10 +145,10 @@ impl Movie {
         MovieFile::create(path, pictures, dim, self.options.pictures_per_second)
     }
 
-    /// The picture of one time, as indices of the palette; row 0 is the top.
+    /// The picture of one time, as palette indices; row 0 is the top.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Mismatch`] for an array of another grid or an unknown class.
+    /// [`crate::ClimateError::Mismatch`] for an array on another grid or an unknown class.
     pub fn paint(&self, frame: &Frame<'_>) -> Result<Array2<u8>> {
         frame.check(&self.grid)?;
         let field = frame.field.map(|field| (field, self.field.range));
@@ -172,7 +172,7 @@ impl Movie {
         Ok(picture)
     }
 
-    /// The last days of every track that is alive.
+    /// Draws the last days of every active track.
     fn trails(&self, picture: &mut Array2<u8>, now: Time) {
         for path in &self.paths {
             let alive = path.points.first().is_some_and(|p| p.0 <= now)
@@ -207,8 +207,8 @@ impl Movie {
         }
     }
 
-    /// What colours, lines and shades stand for: above on the right the classes and, of several sources, their lines;
-    /// below the field's values.
+    /// Draws the legend. At the upper right are the classes and, if there are several, the sources; at the lower right
+    /// is the colour scale.
     fn legend(&self, picture: &mut Array2<u8>, frame: &Frame<'_>) {
         let size = (self.options.width / 480).max(1);
         let (edge, line) = (4 * size, (font::HEIGHT + 4) * size);
@@ -248,7 +248,8 @@ impl Movie {
     }
 }
 
-/// How the outlines of a frame's masks are drawn: the first, which is tinted, in full, unless those of the rules are.
+/// The strokes of a frame's masks. The first one, which is tinted, is solid, unless there is a mask of the rules, which
+/// is.
 fn strokes<'f>(frame: &'f Frame<'_>) -> impl Iterator<Item = Stroke> + 'f {
     let by_rules = |(kind, _): &(SourceKind, _)| *kind == SourceKind::Heuristic;
     let rules = frame.masks.iter().any(by_rules);
@@ -259,7 +260,7 @@ fn strokes<'f>(frame: &'f Frame<'_>) -> impl Iterator<Item = Stroke> + 'f {
     })
 }
 
-/// How the outlines of a source are drawn, as on the page.
+/// The stroke of a source's outlines, as on the page.
 fn stroke(kind: SourceKind) -> Stroke {
     match kind {
         SourceKind::Heuristic => Stroke::Full,

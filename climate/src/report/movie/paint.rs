@@ -1,4 +1,4 @@
-//! One picture of a movie: the field, masks, coastlines, boxes, trails, and the time in a corner.
+//! Paints one picture of a movie: field, masks, coastlines, boxes, trails, and text.
 
 use super::font;
 use super::palette::{Solid, of_field, of_solid};
@@ -7,10 +7,10 @@ use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid};
 use std::ops::Range;
 
-/// Two neighbouring places on an axis of the grid, and how much of the second.
+/// Two adjacent indices along an axis of the grid, and the weight of the second.
 type Between = (usize, usize, f64);
 
-/// How an outline is drawn.
+/// The dash pattern of an outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stroke {
     Full,
@@ -39,7 +39,7 @@ impl Stroke {
     }
 }
 
-/// Where the pixels of a picture lie on a grid.
+/// Maps the pixels of a picture to a grid, and paints on pictures.
 #[derive(Debug)]
 pub(super) struct Painter {
     map: Projection,
@@ -49,7 +49,7 @@ pub(super) struct Painter {
 }
 
 impl Painter {
-    /// Pictures of a width in pixels; global ones are centred on a longitude.
+    /// A painter of pictures of this width in pixels; global maps are centred on `centre_deg`.
     pub(super) fn new(grid: &LatLonGrid, width: usize, centre_deg: f64) -> Self {
         let map = Projection::showing(grid, centre_deg);
         let height = map.height_for(width).max(8);
@@ -73,12 +73,12 @@ impl Painter {
         painter
     }
 
-    /// Rows and columns of a picture.
+    /// Number of rows and columns of a picture.
     pub(super) fn dim(&self) -> (usize, usize) {
         (self.rows.len(), self.columns.len())
     }
 
-    /// The value of a plane at a pixel, between the four cells around it.
+    /// The value of a plane at a pixel, bilinear between the four cells around it.
     fn value(&self, (r, c): (usize, usize), plane: impl Fn(usize, usize) -> f64) -> f64 {
         let ((j0, j1, f), (i0, i1, g)) = (self.rows[r], self.columns[c]);
         let upper = (1.0 - g) * plane(j0, i0) + g * plane(j0, i1);
@@ -86,7 +86,7 @@ impl Painter {
         (1.0 - f) * upper + f * lower
     }
 
-    /// The ground: a field with values from `low` to `high` (or nothing), tinted where a mask has a class, and
+    /// The background: a field with colours from `low` to `high` (or none), tinted where a mask has a class, with
     /// coastlines.
     pub(super) fn ground(
         &self,
@@ -106,7 +106,7 @@ impl Painter {
         })
     }
 
-    /// The class of every pixel: that of a mask's cells around it which more than half of it belongs to.
+    /// The class of every pixel: the one with an interpolated share of more than half.
     fn classes(&self, mask: ArrayView2<'_, u8>) -> Array2<u8> {
         Array2::from_shape_fn(self.dim(), |at| {
             let share = |code: u8| self.value(at, |j, i| f64::from(u8::from(mask[[j, i]] == code)));
@@ -116,7 +116,7 @@ impl Painter {
         })
     }
 
-    /// The outlines of a mask.
+    /// Paints the outlines of a mask.
     pub(super) fn outlines(
         &self,
         picture: &mut Array2<u8>,
@@ -149,7 +149,7 @@ impl Painter {
         }
     }
 
-    /// A box from its western edge over some degrees, in the colour of its class.
+    /// Paints a box in the colour of its class, given its western and southern edges, width and northern edge.
     pub(super) fn rectangle(
         &self,
         picture: &mut Array2<u8>,
@@ -157,7 +157,7 @@ impl Painter {
         kind: u8,
         stroke: Stroke,
     ) {
-        // Points along long edges, so that no step is half the Earth.
+        // Intermediate points keep every step shorter than half the circle.
         let edge = |lat: f64| (0..=8).map(move |k| (west + width * f64::from(k) / 8.0, lat));
         let mut around: Vec<(f64, f64)> = edge(south).collect();
         around.extend(edge(north).collect::<Vec<_>>().into_iter().rev());
@@ -165,7 +165,7 @@ impl Painter {
         self.line(picture, &around, Solid::Kind(kind), stroke);
     }
 
-    /// A line of (longitude, latitude) two pixels thick with a dark rim.
+    /// Paints a line of (longitude, latitude), two pixels thick with a dark rim.
     pub(super) fn line(
         &self,
         picture: &mut Array2<u8>,
@@ -183,7 +183,7 @@ impl Painter {
         self.stamp(picture, &pixels, 0, colour);
     }
 
-    /// Colours pixels, and those up to `reach` (and one to the right and below) around them.
+    /// Colours pixels and those within `reach` of them (one more to the right and below).
     fn stamp(
         &self,
         picture: &mut Array2<u8>,
@@ -201,7 +201,7 @@ impl Painter {
         }
     }
 
-    /// Text with its upper left corner at a row and column, on a dark ground, every dot some pixels large.
+    /// Paints text on a dark background; `at` is the upper left corner, and every dot is `size` pixels wide.
     pub(super) fn text(
         &self,
         picture: &mut Array2<u8>,
@@ -216,7 +216,7 @@ impl Painter {
         self.letters(picture, text, (at.0 + pad, at.1 + pad), size);
     }
 
-    /// Letters alone, with their upper left corner at a row and column.
+    /// Paints text without a background; `at` is its upper left corner.
     pub(super) fn letters(
         &self,
         picture: &mut Array2<u8>,
@@ -230,7 +230,7 @@ impl Painter {
         }
     }
 
-    /// A dot of some pixels with its upper left corner at a row and column.
+    /// Paints a dot of `size` pixels; `at` is its upper left corner.
     pub(super) fn dot(
         &self,
         picture: &mut Array2<u8>,
@@ -246,7 +246,7 @@ impl Painter {
         }
     }
 
-    /// A rectangle of one colour.
+    /// Paints a filled rectangle.
     pub(super) fn fill(
         &self,
         picture: &mut Array2<u8>,
@@ -262,7 +262,7 @@ impl Painter {
     }
 }
 
-/// The rows of cells around a latitude.
+/// The rows of cells around a latitude, with their weight.
 fn row_of(grid: &LatLonGrid, lat_deg: f64) -> Between {
     let lat = grid.lat_deg();
     let above = lat.partition_point(|&centre| centre <= lat_deg);
@@ -274,7 +274,7 @@ fn row_of(grid: &LatLonGrid, lat_deg: f64) -> Between {
     (above - 1, above, share)
 }
 
-/// The columns of cells around a longitude.
+/// The columns of cells around a longitude, with their weight.
 fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
     let columns = grid.lon_deg().len();
     let east = (lon_deg - grid.lon_deg()[0]).rem_euclid(360.0) / grid.lon_spacing_deg();
@@ -282,7 +282,7 @@ fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
     if grid.is_periodic() {
         return (whole % columns, (whole + 1) % columns, share);
     }
-    // Half a cell west of the first centre comes round as nearly 360 degrees.
+    // A longitude just west of the first centre wraps to nearly 360 degrees.
     if whole + 1 >= columns {
         let only = if lon_deg_is_west(grid, lon_deg) {
             0
@@ -294,7 +294,7 @@ fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
     (whole, whole + 1, share)
 }
 
-/// Whether a longitude outside of a regional grid's centres is nearer to its western edge.
+/// Whether a longitude outside of a regional grid's centres is nearer to the western edge.
 fn lon_deg_is_west(grid: &LatLonGrid, lon_deg: f64) -> bool {
     let lon = grid.lon_deg();
     let apart = |centre: f64| squall_data::grid::lon_difference_deg(lon_deg, centre).abs();
@@ -310,7 +310,7 @@ mod tests {
         let globe = LatLonGrid::global(8, 16).unwrap();
         let step = globe.lon_spacing_deg();
         let (first, last) = (globe.lon_deg()[0], globe.lon_deg()[15]);
-        // Halfway from the last column over the seam to the first.
+        // Halfway from the last column across the seam to the first.
         let (a, b, share) = column_of(&globe, last + step / 2.0);
         assert_eq!((a, b), (15, 0));
         assert!((share - 0.5).abs() < 1e-9);
@@ -360,7 +360,7 @@ mod tests {
         painter.outlines(&mut picture, mask.view(), Stroke::Full);
         let outline = of_solid(Solid::Kind(3));
         let edge = picture.iter().filter(|index| **index == outline).count() as f64;
-        // Four sides of forty pixels, the corners a little rounded.
+        // Four sides of forty pixels with slightly rounded corners.
         assert!((120.0..170.0).contains(&edge), "{edge}");
         assert_eq!(picture[[60, 60]], tinted, "the middle is no edge");
     }

@@ -1,31 +1,31 @@
-//! The colours of a movie: one palette for all its pictures.
+//! The palette shared by all pictures of a movie.
 
 use crate::map::{ColourMap, Rgb};
 use crate::report::browser::KINDS;
 use squall_data::Class;
 
-/// Shades of the field.
+/// Number of shades of the field.
 const FIELD: u8 = 128;
-/// Shades of the field under a tint, and under a coastline.
+/// Number of shades of the field under a tint or a coastline.
 const TINTED: u8 = 30;
-/// How much of a class's colour is in a tint.
+/// Opacity of a class's tint.
 const TINT: f64 = 0.38;
-/// How much white is in a coastline.
+/// Opacity of white coastlines.
 const COAST: f64 = 0.6;
 
-/// Index of colours that do not follow the field.
+/// A colour that does not depend on the field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Solid {
-    /// Of a class of boxes, by its code; masks' classes are among them.
+    /// The colour of a box class, by its code; includes the classes of masks.
     Kind(u8),
     White,
-    /// Behind letters and beside lines.
+    /// Background of text, and rims of lines.
     Dark,
     /// Trails of rivers.
     Pale,
 }
 
-/// Red, green and blue of every index.
+/// Red, green and blue of every palette index.
 pub(super) fn palette() -> Vec<Rgb> {
     let field = ColourMap::Slate;
     let mut colours: Vec<Rgb> = (0..FIELD).map(|k| field.at(share(k, FIELD))).collect();
@@ -49,7 +49,7 @@ fn mix(below: Rgb, above: Rgb, opacity: f64) -> Rgb {
     })
 }
 
-/// Index of a field value from 0 to 1 under the tint of a class or a coastline.
+/// Palette index of a field value from 0 to 1, under the tint of a class or a coastline.
 pub(super) fn of_field(value: f64, tint: Option<Class>, coast: bool) -> u8 {
     let shade = |count: u8| (value.clamp(0.0, 1.0) * f64::from(count - 1)).round() as u8;
     match (coast, tint) {
@@ -60,7 +60,7 @@ pub(super) fn of_field(value: f64, tint: Option<Class>, coast: bool) -> u8 {
     }
 }
 
-/// Index of a solid colour.
+/// Palette index of a solid colour.
 pub(super) fn of_solid(solid: Solid) -> u8 {
     let first = FIELD + 3 * TINTED;
     match solid {

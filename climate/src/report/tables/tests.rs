@@ -1,4 +1,4 @@
-//! What tables of a page say of a few objects.
+//! The tables for a few objects.
 
 use super::*;
 use crate::Event;
@@ -18,7 +18,7 @@ fn cells(html: &str) -> Vec<Vec<&str>> {
     cells.map(|row| row.filter_map(cell).collect()).collect()
 }
 
-/// What stands between the end of a heading and that of its cell.
+/// The content of a cell, up to its end tag.
 fn cell(text: &str) -> Option<&str> {
     let (_, text) = text.split_once("\">")?;
     text.split("</t").next()
@@ -136,7 +136,7 @@ fn objects_are_counted_in_the_basin_of_their_origin() {
     assert_eq!(of(cyclones, "North Atlantic"), "1");
     assert_eq!(of(cyclones, "South Indian"), "0");
     assert_eq!(of(cyclones, "All"), "3");
-    // Rivers are of no basin of cyclones.
+    // Rivers have no cyclone basin.
     assert_eq!(of(rivers, "30–100°E north"), "0");
     assert!(!rivers.contains("North Indian"), "{rivers}");
 }
@@ -168,7 +168,7 @@ fn shares_of_an_agreement_are_of_what_either_marks() {
             [names, rivers, third, "30 %", "0 %", "70 %"],
         ]
     );
-    // A class that one of them does not look for has no row.
+    // A class that one of them does not detect has no row.
     let html = agreement_table(&pairs, name, |kind, class| {
         (kind, class) != (SourceKind::Truth, Class::TropicalCyclone)
     });

@@ -1,4 +1,4 @@
-//! Yearly values with their trend, small and side by side.
+//! Small multiples of yearly values with their trend.
 
 use super::{classes, rows_of};
 use crate::compare::{capital, in_percent, spoken_unit};
@@ -12,10 +12,10 @@ use crate::report::{class_css, class_word};
 use crate::trends::{TrendRow, Trends, in_short};
 use std::fmt::Write as _;
 
-/// Quantities of a class that are shown at once; the others are folded.
+/// Maximum number of quantities of a class that are shown unfolded.
 const SHOWN: usize = 6;
 
-/// The series of all quantities of the whole Earth and year, class by class.
+/// The series of all quantities for the whole Earth and year, class by class.
 pub(super) fn series(trends: &Trends) -> Option<Section> {
     let mut html = String::new();
     for class in classes(trends) {
@@ -58,7 +58,7 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
     })
 }
 
-/// The values of a row over the years, with its trend if it has one; `None` of fewer than two years.
+/// The values of a row over the years, with its trend if there is one; `None` for fewer than two years.
 fn plot(row: &TrendRow, years: &[i64]) -> Option<String> {
     let trend = &row.trend;
     let (first, last) = trend
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
     use crate::compare::{Group, Quantity};
 
-    /// Rising values of forty years, of which that of 1960 is not known.
+    /// Rising values over forty years; 1960 is unknown.
     fn rising(trends: &Trends) -> TrendRow {
         let values = (0..40).map(|k| {
             let value = 4e6 + 1.2e4 * f64::from(k) + 3e4 * f64::from(k % 2);
@@ -154,7 +154,7 @@ mod tests {
         );
         assert_eq!(path("line trend").matches('L').count(), 1);
         assert_eq!(path("area river").matches(['M', 'L']).count(), 6);
-        // Labels of years are whole, all marks are on the plot.
+        // Labels of years are integers, and all marks are on the plot.
         for label in [">1960<", ">1990<"] {
             assert!(svg.contains(label), "{label} in {svg}");
         }

@@ -11,10 +11,10 @@ use crate::report::parts::{self, Sentence, number_cell};
 use crate::trends::{MIN_YEARS, NoTrend, TrendRow, Trends, statement};
 use squall_data::Class;
 
-/// What the page adds to that of changes.
+/// Additions to the style of the page of changes.
 const STYLE: &str = include_str!("../assets/trends.css");
 
-/// The page of the trends of a run; `command` is what made it.
+/// The page of the trends of a run; `command` is the command that made it.
 pub fn trends_page(trends: &Trends, title: &str, command: &str) -> String {
     let sections: Vec<Section> = [
         Some(summary(trends)),
@@ -54,7 +54,7 @@ fn header(trends: &Trends, title: &str) -> String {
     parts::header("Squall trends", title, &about, &facts)
 }
 
-/// `1951 to 2100`, with gaps where some years do not count.
+/// The years of the run, such as `1951 to 2100`, with a remark on gaps.
 fn span(trends: &Trends) -> String {
     let years = &trends.run.years;
     let (Some(first), Some(last)) = (years.first(), years.last()) else {
@@ -66,7 +66,7 @@ fn span(trends: &Trends) -> String {
     format!("{first} to {last}{gaps}{from}")
 }
 
-/// Rows of a class, of which some year has an event.
+/// The `wanted` rows of a class in which some year has an event.
 fn rows_of(trends: &Trends, class: Class, wanted: impl Fn(&TrendRow) -> bool) -> Vec<&TrendRow> {
     (trends.trends.iter())
         .filter(|row| row.quantity.about().class == class && wanted(row))
@@ -124,7 +124,7 @@ fn numbers(trends: &Trends) -> Section {
     ];
     let mut html = String::new();
     for class in classes(trends) {
-        // Seasons of hemispheres and basins are in the files: here they would be most rows.
+        // Seasons of hemispheres and basins would be most of the rows; they are in the files.
         let whole = |row: &TrendRow| row.is_of_all() || row.is_of_part();
         let cells: Vec<Vec<String>> = (rows_of(trends, class, whole).iter())
             .map(|row| cells_of(row))
@@ -140,7 +140,7 @@ fn numbers(trends: &Trends) -> Section {
     }
 }
 
-/// A row of the table of all numbers.
+/// The cells of a row in the table of all numbers.
 fn cells_of(row: &TrendRow) -> Vec<String> {
     let trend = &row.trend;
     vec![

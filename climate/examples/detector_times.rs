@@ -68,7 +68,7 @@ fn time<T>(name: &str, runs: usize, mut act: impl FnMut() -> T) {
 fn main() {
     let snapshot = world();
     let grid = snapshot.grid.clone();
-    let fields = DetectFields::of(snapshot.clone());
+    let fields = DetectFields::from_snapshot(snapshot.clone());
     println!(
         "{} threads, {}",
         rayon::current_num_threads(),

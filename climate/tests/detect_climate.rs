@@ -47,7 +47,7 @@ impl World {
         let place = (snapshot.variables.iter()).position(|v| *v == Variable::Tmq);
         let mut water = snapshot.fields.index_axis_mut(Axis(0), place.unwrap());
         water.mapv_inplace(|value| self.water * value);
-        DetectFields::of(snapshot)
+        DetectFields::from_snapshot(snapshot)
     }
 
     /// One of each method, by this climatology if there is one.

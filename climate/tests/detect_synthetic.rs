@@ -35,7 +35,10 @@ fn a_pass_looks_at_no_other_channels_than_it_says() {
         let detectors = [Detector::new(method, &thresholds, run.grid()).unwrap()];
         let labels = |channels: &(dyn Fn(Snapshot, Pass) -> Snapshot + Sync)| {
             let read = |index: usize, pass: Pass| -> Result<DetectFields> {
-                Ok(DetectFields::of(channels(run.snapshot(index).0, pass)))
+                Ok(DetectFields::from_snapshot(channels(
+                    run.snapshot(index).0,
+                    pass,
+                )))
             };
             let mut all: Vec<MethodLabels> = Vec::new();
             let summary = detect_series(&detectors, run.len(), read, |_, labels| {
@@ -95,7 +98,7 @@ fn every_method_agrees_with_the_truth_better_than_by_chance() {
     });
     let mut agreement = Agreement::new(sources);
     let read = |index: usize, _: Pass| -> Result<DetectFields> {
-        Ok(DetectFields::of(run.snapshot(index).0))
+        Ok(DetectFields::from_snapshot(run.snapshot(index).0))
     };
     let mut counts = [[0; 2]; Method::ALL.len()];
     let summaries = detect_series(&detectors, run.len(), read, |index, labels| {

@@ -18,7 +18,7 @@ fn one_degree() -> Arc<LatLonGrid> {
 
 fn nodes(grid: &Arc<LatLonGrid>, vortices: &[Vortex]) -> Vec<(f64, f64)> {
     let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
-    let fields = DetectFields::of(world(grid, vortices, time(0)));
+    let fields = DetectFields::from_snapshot(world(grid, vortices, time(0)));
     let found = detector.nodes(&fields).unwrap();
     found.iter().map(|n| (n.lat_deg, n.lon_deg)).collect()
 }
@@ -122,7 +122,9 @@ fn the_wind_of_a_low_is_the_strongest_within_two_degrees() {
         snapshot.fields[[v, row, column]] = north;
     }
     let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
-    let found = detector.nodes(&DetectFields::of(snapshot)).unwrap();
+    let found = detector
+        .nodes(&DetectFields::from_snapshot(snapshot))
+        .unwrap();
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!(found[0].cell, (row, column));
     assert!((found[0].max_wind_m_s - 50.0).abs() < 1e-4, "{found:?}");
@@ -149,7 +151,7 @@ fn the_upper_thickness_tells_a_warm_core_where_it_is_known() {
         });
         let fields = DetectFields {
             upper_thickness_m: Some(thickness),
-            ..DetectFields::of(world(&grid, &[vortex], time(0)))
+            ..DetectFields::from_snapshot(world(&grid, &[vortex], time(0)))
         };
         let found = detector.nodes(&fields).unwrap();
         assert_eq!(found.len(), expected, "{middle_m} m: {found:?}");
@@ -174,7 +176,7 @@ fn a_series_is_tracked_over_a_gap_and_its_mask_is_the_closed_contour() {
             },
             ..Vortex::default()
         };
-        Ok(DetectFields::of(world(
+        Ok(DetectFields::from_snapshot(world(
             &grid,
             &[vortex],
             time(6 * index as i64),

@@ -153,7 +153,7 @@ fn a_low_on_the_edge_is_found_where_it_is_if_the_edge_is_a_wall_and_else_not() {
             ..TempestThresholds::default()
         };
         let detector = TempestDetector::new(&thresholds, grid.clone()).unwrap();
-        let fields = squall_climate::detect::DetectFields::of(snapshot.clone());
+        let fields = squall_climate::detect::DetectFields::from_snapshot(snapshot.clone());
         let labeller = Labeller::new(&Thresholds::default(), grid.clone()).unwrap();
         for error in [
             detector.nodes(&fields).unwrap_err(),

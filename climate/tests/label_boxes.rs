@@ -117,7 +117,7 @@ fn lows_by_pressure_alone_are_those_of_the_boxes() {
     let detectors = [Detector::new(Method::Lows, &thresholds, run.grid()).unwrap()];
     for channels in [&[Variable::Psl][..], &Variable::CHANNELS[..]] {
         let read = |index: usize, _: Pass| -> Result<DetectFields, ClimateError> {
-            Ok(DetectFields::of(only(&fields[index], channels)))
+            Ok(DetectFields::from_snapshot(only(&fields[index], channels)))
         };
         let mut found = Vec::new();
         let summary = detect_series(&detectors, run.len(), read, |_, mut labels| {

@@ -58,7 +58,7 @@ fn learns_mirrored_cyclones(recipe: &Recipe, store: &Store) -> bool {
     recipe.data.augmentation.mirror
         && has_masks
         && counts.any(|(class, count)| *class == Class::TropicalCyclone && count > 0)
-        && method().is_some_and(Method::draws_by_signed_winds)
+        && method().is_some_and(Method::depends_on_wind_sign)
 }
 
 /// Training speed as a percentage of the matrix product rate of all `ranks`; `rate` is that of this one.

@@ -15,7 +15,7 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
         let here = field.row(j);
         let south = j.checked_sub(1).map(|south| field.row(south));
         let north = (j + 1 < rows).then(|| field.row(j + 1));
-        if is_one_place(here, grid, j) {
+        if is_single_point(here, grid, j) {
             // Its cells are equal neighbours of each other, so only the adjacent row decides.
             let around = || south.iter().chain(&north).flatten();
             let value = here[0];
@@ -60,7 +60,7 @@ pub(super) fn local_minima(field: ArrayView2<'_, f32>, grid: &LatLonGrid) -> Vec
 }
 
 /// Whether a row lies at a pole and holds a single value.
-fn is_one_place(row: ArrayView1<'_, f32>, grid: &LatLonGrid, j: usize) -> bool {
+fn is_single_point(row: ArrayView1<'_, f32>, grid: &LatLonGrid, j: usize) -> bool {
     grid.is_periodic()
         && 90.0 - grid.lat_deg()[j].abs() < 1e-3
         && row.iter().all(|value| *value == row[0])
@@ -81,40 +81,40 @@ pub(super) fn merged(
     // Bands of latitude at least as high as the distance and as a row, each with its minima sorted by longitude.
     let height_deg = distance_deg.max(grid.lat_spacing_deg());
     let band_of = |lat: f64| ((lat + 90.0) / height_deg) as usize;
-    let mut bands: Vec<Vec<Place>> = vec![Vec::new(); band_of(90.0) + 2];
-    let places: Vec<Place> = minima
+    let mut bands: Vec<Vec<Candidate>> = vec![Vec::new(); band_of(90.0) + 2];
+    let candidates: Vec<Candidate> = minima
         .iter()
         .enumerate()
-        .map(|(order, &(j, i))| Place::new(grid, (j, i), field[[j, i]], order))
+        .map(|(order, &(j, i))| Candidate::new(grid, (j, i), field[[j, i]], order))
         .collect();
-    for place in &places {
-        bands[band_of(place.lat_deg)].push(*place);
+    for candidate in &candidates {
+        bands[band_of(candidate.lat_deg)].push(*candidate);
     }
     for band in &mut bands {
         band.sort_by(|a, b| a.lon_deg.total_cmp(&b.lon_deg));
     }
     let least = distance_deg.to_radians().cos();
-    let stays = |place: &Place| {
-        let band = band_of(place.lat_deg);
-        let reach = lon_reach_deg(place.lat_deg, distance_deg);
+    let is_kept = |candidate: &Candidate| {
+        let band = band_of(candidate.lat_deg);
+        let reach = lon_reach_deg(candidate.lat_deg, distance_deg);
         let near = band.saturating_sub(1)..(band + 2).min(bands.len());
         !bands[near].iter().any(|others| {
-            windows(others, place.lon_deg, reach)
+            windows(others, candidate.lon_deg, reach)
                 .into_iter()
                 .flatten()
-                .any(|other| other.beats(place) && other.cosine(place) >= least)
+                .any(|other| other.suppresses(candidate) && other.cosine(candidate) >= least)
         })
     };
-    places
+    candidates
         .par_iter()
         .with_min_len(64)
-        .filter(|place| stays(place))
-        .map(|place| place.cell)
+        .filter(|candidate| is_kept(candidate))
+        .map(|candidate| candidate.cell)
         .collect()
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Candidate {
     cell: (usize, usize),
     lat_deg: f64,
     lon_deg: f64,
@@ -123,7 +123,7 @@ struct Place {
     order: usize,
 }
 
-impl Place {
+impl Candidate {
     fn new(grid: &LatLonGrid, cell: (usize, usize), value: f32, order: usize) -> Self {
         let (lat_deg, lon_deg) = (grid.lat_deg()[cell.0], grid.lon_deg()[cell.1]);
         let (sin_lat, cos_lat) = lat_deg.to_radians().sin_cos();
@@ -138,7 +138,7 @@ impl Place {
         }
     }
 
-    fn beats(&self, other: &Self) -> bool {
+    fn suppresses(&self, other: &Self) -> bool {
         self.value < other.value || self.value == other.value && self.order < other.order
     }
 
@@ -157,12 +157,12 @@ fn lon_reach_deg(lat_deg: f64, distance_deg: f64) -> f64 {
 }
 
 /// The points of a band from `lon − reach` to `lon + reach`, in two slices if they cross the seam.
-fn windows(band: &[Place], lon_deg: f64, reach_deg: f64) -> [&[Place]; 2] {
+fn windows(band: &[Candidate], lon_deg: f64, reach_deg: f64) -> [&[Candidate]; 2] {
     if reach_deg >= 180.0 {
         return [band, &[]];
     }
-    let from = |lon: f64| band.partition_point(|place| place.lon_deg < lon);
-    let until = |lon: f64| band.partition_point(|place| place.lon_deg <= lon);
+    let from = |lon: f64| band.partition_point(|candidate| candidate.lon_deg < lon);
+    let until = |lon: f64| band.partition_point(|candidate| candidate.lon_deg <= lon);
     let (west, east) = (lon_deg - reach_deg, lon_deg + reach_deg);
     let middle = &band[from(west)..until(east)];
     if west < 0.0 {

@@ -117,7 +117,7 @@ impl Detector {
     pub fn climatology_bytes(&self) -> u64 {
         match self {
             Self::Percentile(detector) if detector.known().is_none() => {
-                detector.climatology().most_bytes()
+                detector.climatology().max_bytes()
             }
             _ => 0,
         }
@@ -171,15 +171,15 @@ impl Detector {
     }
 
     /// Extracts from one time what the first pass needs.
-    pub(super) fn look(&self, fields: &DetectFields) -> Result<Seen> {
+    pub(super) fn observe(&self, fields: &DetectFields) -> Result<Observation> {
         Ok(match self {
-            Self::Deepcam(labeller) => Seen::Deepcam(labeller.candidates(&fields.snapshot)?),
-            Self::Tempest(detector) => Seen::Tempest(detector.nodes(fields)?),
-            Self::Lows(detector) => Seen::Lows(detector.lows(fields)?),
+            Self::Deepcam(labeller) => Observation::Deepcam(labeller.candidates(&fields.snapshot)?),
+            Self::Tempest(detector) => Observation::Tempest(detector.nodes(fields)?),
+            Self::Lows(detector) => Observation::Lows(detector.lows(fields)?),
             Self::Percentile(detector) if detector.known().is_none() => {
-                Seen::Percentile(detector.moisture(fields)?.into_owned())
+                Observation::Percentile(detector.moisture(fields)?.into_owned())
             }
-            Self::Percentile(_) | Self::Bard(_) => Seen::Nothing,
+            Self::Percentile(_) | Self::Bard(_) => Observation::Nothing,
         })
     }
 
@@ -227,8 +227,9 @@ impl Detector {
     }
 }
 
-// The first pass turns each time into a `Seen`, collects these in a `Survey`, and ends with a `Conclusion`, from which
-// the second pass draws masks. Each type has a variant per method, and `Nothing` for methods without a first pass.
+// The first pass turns each time into an `Observation`, collects these in a `Survey`, and ends with a `Conclusion`,
+// from which the second pass draws masks. Each type has a variant per method, and `Nothing` for methods without a first
+// pass.
 
 /// The state of a first pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -245,7 +246,7 @@ pub(super) enum Survey {
 }
 
 /// What the first pass extracts from one time.
-pub(super) enum Seen {
+pub(super) enum Observation {
     Nothing,
     Deepcam(Vec<CycloneCandidate>),
     Tempest(Vec<Node>),
@@ -268,21 +269,21 @@ pub(super) enum Conclusion {
 
 impl Survey {
     /// Adds one time; returns its number of candidates.
-    pub(super) fn push(&mut self, index: usize, time: Time, seen: Seen) -> Result<usize> {
+    pub(super) fn push(&mut self, index: usize, time: Time, seen: Observation) -> Result<usize> {
         match (self, seen) {
-            (Self::Deepcam(tracks), Seen::Deepcam(candidates)) => {
+            (Self::Deepcam(tracks), Observation::Deepcam(candidates)) => {
                 let count = candidates.len();
                 tracks.push(index, time, &candidates).map(|()| count)
             }
-            (Self::Tempest(tracks), Seen::Tempest(nodes)) => {
+            (Self::Tempest(tracks), Observation::Tempest(nodes)) => {
                 let count = nodes.len();
                 tracks.push(index, time, nodes).map(|()| count)
             }
-            (Self::Lows(tracks), Seen::Lows(lows)) => {
+            (Self::Lows(tracks), Observation::Lows(lows)) => {
                 let count = lows.len();
                 tracks.push(index, time, &lows).map(|()| count)
             }
-            (Self::Percentile(climatology), Seen::Percentile(plane)) => {
+            (Self::Percentile(climatology), Observation::Percentile(plane)) => {
                 climatology.add(month_of(time), plane.view()).map(|()| 0)
             }
             _ => Ok(0),

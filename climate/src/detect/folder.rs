@@ -43,7 +43,7 @@ impl Tables {
 }
 
 /// File names of a method's partial tables.
-fn parts_of(method: Method) -> [String; 2] {
+fn partial_names(method: Method) -> [String; 2] {
     ["objects", "boxes"].map(|table| format!("{table}.{}.csv", method.name()))
 }
 
@@ -56,7 +56,7 @@ struct Saved<S> {
 
 /// The progress of the second pass.
 #[derive(Serialize, Deserialize)]
-struct Drawn<S, A> {
+struct SecondState<S, A> {
     /// Sizes of the tables of objects and boxes, per method.
     bytes: Vec<[u64; 2]>,
     pass: S,
@@ -84,20 +84,23 @@ impl MethodsFolder {
         let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
             saved.fingerprint == fingerprint && usable(&saved.state)
         })?;
-        let drawn = partial.state(SECOND, |saved: &Saved<Drawn<SecondPass, Agreement>>| {
-            let drawn = &saved.state;
-            let mut tables = methods.iter().zip(&drawn.bytes);
-            let is_there = |method: Method, bytes: [u64; 2]| {
-                let mut parts = parts_of(method).into_iter().zip(bytes);
-                parts.all(|(name, bytes)| bytes == 0 || partial.is_as_long(&name, bytes))
-            };
-            saved.fingerprint == fingerprint
+        let drawn = partial.state(
+            SECOND,
+            |saved: &Saved<SecondState<SecondPass, Agreement>>| {
+                let drawn = &saved.state;
+                let mut tables = methods.iter().zip(&drawn.bytes);
+                let is_there = |method: Method, bytes: [u64; 2]| {
+                    let mut parts = partial_names(method).into_iter().zip(bytes);
+                    parts.all(|(name, bytes)| bytes == 0 || partial.is_as_long(&name, bytes))
+                };
+                saved.fingerprint == fingerprint
                 // Masks depend on the first pass over all times.
                 && (seen.is_some() || !first.is_needed())
                 && drawn.bytes.len() == methods.len()
                 && tables.all(|((method, _), bytes)| is_there(*method, *bytes))
                 && whole(&drawn.pass)
-        })?;
+            },
+        )?;
         let first = seen.map_or(first, |saved| saved.state);
         let (second, agreement, lengths) = match drawn.map(|saved| saved.state) {
             Some(drawn) => (drawn.pass, drawn.agreement, drawn.bytes),
@@ -106,7 +109,7 @@ impl MethodsFolder {
         let mut tables = Vec::with_capacity(methods.len());
         for ((method, folder), bytes) in methods.iter().zip(lengths) {
             fs::create_dir_all(folder).map_err(DataError::io("create folder", folder))?;
-            let [objects, boxes] = parts_of(*method).map(|name| partial.file(&name));
+            let [objects, boxes] = partial_names(*method).map(|name| partial.file(&name));
             let boxes = (!method.draws_masks()).then(|| BoxPart::open(boxes, bytes[1]));
             tables.push(Tables {
                 objects: EventPart::open(objects, bytes[0])?,
@@ -152,7 +155,7 @@ impl MethodsFolder {
     /// [`crate::ClimateError::Data`] if writing fails.
     pub fn save_second(&mut self, pass: &SecondPass, agreement: &Agreement) -> Result<()> {
         let lengths = self.tables.iter_mut().map(Tables::flush);
-        let drawn = Drawn {
+        let drawn = SecondState {
             bytes: lengths.collect::<Result<_>>()?,
             pass,
             agreement,

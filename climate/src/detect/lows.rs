@@ -125,7 +125,7 @@ impl LowsDetector {
                 is_warm_above(upper.view(), &mut walker, cell, &self.node)
             }));
         }
-        let core = CoreFields::of(snapshot);
+        let core = CoreFields::from_snapshot(snapshot);
         Ok(extratropical(psl, grid, &self.low, |_, centre| {
             core.as_ref()
                 .is_some_and(|core| core.is_warm(&self.cyclone, centre))

@@ -109,7 +109,7 @@ impl Method {
 
     /// Whether its cyclone masks depend on the sign of the winds, so that masks of a field mirrored about the equator
     /// differ from the mirrored masks.
-    pub fn draws_by_signed_winds(self) -> bool {
+    pub fn depends_on_wind_sign(self) -> bool {
         match self {
             Self::Deepcam => true,
             Self::Tempest | Self::Percentile | Self::Bard | Self::Lows => false,
@@ -117,7 +117,7 @@ impl Method {
     }
 
     /// Whether rivers may depend on the transport of moisture.
-    pub fn moves_moisture(self) -> bool {
+    pub fn uses_transport(self) -> bool {
         match self {
             Self::Tempest | Self::Percentile | Self::Bard => true,
             Self::Deepcam | Self::Lows => false,
@@ -125,7 +125,7 @@ impl Method {
     }
 
     /// Whether it detects warm cores by heights if files have them ([`WarmCore`]).
-    pub fn tells_warm_cores(self) -> bool {
+    pub fn uses_warm_core_heights(self) -> bool {
         match self {
             Self::Tempest | Self::Lows => true,
             Self::Deepcam | Self::Percentile | Self::Bard => false,

@@ -1,6 +1,6 @@
 //! Runs several methods over a series together: all first passes in one reading, all masks in a second.
 
-use super::detector::{Conclusion, Detector, MethodLabels, Seen, Survey};
+use super::detector::{Conclusion, Detector, MethodLabels, Observation, Survey};
 use super::percentile::MonthlyThresholds;
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
@@ -43,7 +43,7 @@ pub struct SecondPass {
 }
 
 /// One time and what each method extracted from it.
-type Look = (Time, Vec<Seen>);
+type TimedObservations = (Time, Vec<Observation>);
 
 impl FirstPass {
     /// The initial state.
@@ -72,19 +72,19 @@ impl FirstPass {
     }
 
     /// Continues over the series. Each time is read once, in parallel, with at least [`super::Wanted::by`] these
-    /// methods in this pass; `looked` receives the state after each block. The result depends neither on the number of
-    /// threads nor on where the series was interrupted. A time for which `read` returns `None` is left out, like a gap
-    /// in the series.
+    /// methods in this pass; `on_progress` receives the state after each block. The result depends neither on the
+    /// number of threads nor on where the series was interrupted. A time for which `read` returns `None` is left out,
+    /// like a gap in the series.
     ///
     /// # Errors
-    /// The first error, in order of time, from reading, detecting or `looked`; [`ClimateError::Invalid`] if times do
-    /// not ascend.
+    /// The first error, in order of time, from reading, detecting or `on_progress`; [`ClimateError::Invalid`] if times
+    /// do not ascend.
     pub fn run<E>(
         &mut self,
         detectors: &[Detector],
         count: usize,
         read: &(impl Fn(usize, Pass) -> std::result::Result<Option<DetectFields>, E> + Sync),
-        mut looked: impl FnMut(&Self) -> Result<()>,
+        mut on_progress: impl FnMut(&Self) -> Result<()>,
     ) -> Result<()>
     where
         ClimateError: From<E>,
@@ -93,15 +93,18 @@ impl FirstPass {
             return Ok(());
         }
         for block in blocks(self.seen..count) {
-            let seen: Vec<Result<Option<Look>>> = block
+            let seen: Vec<Result<Option<TimedObservations>>> = block
                 .clone()
                 .into_par_iter()
                 .map(|index| {
                     let Some(fields) = read(index, Pass::First)? else {
                         return Ok(None);
                     };
-                    let looks = detectors.iter().map(|detector| detector.look(&fields));
-                    Ok(Some((fields.snapshot.time, looks.collect::<Result<_>>()?)))
+                    let observations = detectors.iter().map(|detector| detector.observe(&fields));
+                    Ok(Some((
+                        fields.snapshot.time,
+                        observations.collect::<Result<_>>()?,
+                    )))
                 })
                 .collect();
             for (index, seen) in block.zip(seen) {
@@ -111,13 +114,13 @@ impl FirstPass {
                 }
                 self.seen = index + 1;
             }
-            looked(self)?;
+            on_progress(self)?;
         }
         Ok(())
     }
 
     /// Adds what the methods extracted from one time.
-    fn see(&mut self, index: usize, time: Time, seen: Vec<Seen>) -> Result<()> {
+    fn see(&mut self, index: usize, time: Time, seen: Vec<Observation>) -> Result<()> {
         let each = self.surveys.iter_mut().zip(seen);
         for ((survey, seen), candidates) in each.zip(&mut self.candidates) {
             *candidates += survey.push(index, time, seen)?;

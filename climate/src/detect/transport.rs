@@ -24,7 +24,7 @@ impl TransportSource {
     ///
     /// # Errors
     /// Any error of [`Archive::read`].
-    pub fn of(archive: &Archive, index: usize) -> std::result::Result<Self, DataError> {
+    pub fn at(archive: &Archive, index: usize) -> std::result::Result<Self, DataError> {
         if archive.has_transport(index) {
             return Ok(Self::File);
         }
@@ -57,7 +57,13 @@ impl TransportSource {
             })
             .collect();
         match levels {
-            Some(all) if all.windows(2).all(|pair| are_same(&pair[0], &pair[1])) => Self::Levels,
+            Some(all)
+                if all
+                    .windows(2)
+                    .all(|pair| have_same_levels(&pair[0], &pair[1])) =>
+            {
+                Self::Levels
+            }
             _ => Self::Proxy,
         }
     }
@@ -166,10 +172,11 @@ impl Wanted {
             channels: channels.iter().copied().filter(look_at).collect(),
             transport: methods.iter().any(|method| match pass {
                 Pass::First => *method == Method::Percentile,
-                Pass::Second => method.moves_moisture(),
+                Pass::Second => method.uses_transport(),
             }),
-            upper_thickness: (WarmCore::Z300.levels_hpa())
-                .filter(|_| pass == Pass::First && methods.iter().any(|m| m.tells_warm_cores())),
+            upper_thickness: (WarmCore::Z300.levels_hpa()).filter(|_| {
+                pass == Pass::First && methods.iter().any(|m| m.uses_warm_core_heights())
+            }),
         }
     }
 }
@@ -187,7 +194,7 @@ pub struct DetectFields {
 
 impl DetectFields {
     /// Fields with nothing but the channels of a snapshot.
-    pub fn of(snapshot: Snapshot) -> Self {
+    pub fn from_snapshot(snapshot: Snapshot) -> Self {
         Self {
             snapshot,
             transport: None,
@@ -320,20 +327,20 @@ pub(super) fn column(archive: &Archive, index: usize) -> Option<([StoredField; 3
 }
 
 /// Whether two columns have the same levels.
-pub(super) fn are_same(own_pa: &[f64], others_pa: &[f64]) -> bool {
+pub(super) fn have_same_levels(own_pa: &[f64], others_pa: &[f64]) -> bool {
     let mut pairs = own_pa.iter().zip(others_pa);
     own_pa.len() == others_pa.len() && pairs.all(|(own, others)| (own - others).abs() < SAME_PA)
 }
 
 /// The index of a pressure in a list of levels.
-fn place_of(pressure: f64, levels: &[f64]) -> Option<usize> {
+fn level_index(pressure: f64, levels: &[f64]) -> Option<usize> {
     let mut levels = levels.iter();
     levels.position(|level| (level - pressure).abs() < SAME_PA)
 }
 
 /// The pressures common to three fields, as in the first; `None` if they are too few for a column.
 fn common_pressures(levels: [&[f64]; 3]) -> Option<Vec<f64>> {
-    let have_all = |p: &&f64| levels.iter().all(|of| place_of(**p, of).is_some());
+    let have_all = |p: &&f64| levels.iter().all(|of| level_index(**p, of).is_some());
     let common: Vec<f64> = levels[0].iter().filter(have_all).copied().collect();
     (common.len() >= MIN_LEVELS).then_some(common)
 }
@@ -343,7 +350,7 @@ fn common_levels(fields: [(Vec<f64>, Array3<f32>); 3]) -> Option<(Vec<f64>, [Arr
     let [a, b, c] = &fields;
     let common = common_pressures([&a.0, &b.0, &c.0])?;
     let chosen = fields.map(|field| {
-        let places = common.iter().filter_map(|p| place_of(*p, &field.0));
+        let places = common.iter().filter_map(|p| level_index(*p, &field.0));
         let places: Vec<usize> = places.collect();
         if places.iter().copied().eq(0..field.0.len()) {
             field.1
@@ -404,7 +411,7 @@ mod tests {
         written.unwrap();
         let archive = Archive::open(&path.to_string_lossy()).unwrap();
         assert_eq!(
-            TransportSource::of(&archive, 0).unwrap(),
+            TransportSource::at(&archive, 0).unwrap(),
             TransportSource::Levels
         );
         // The source is determined without reading.
@@ -480,8 +487,8 @@ mod tests {
         }
         let elsewhere = field(&[250e2, 400e2, 600e2, 800e2, 950e2]);
         assert!(common_levels([q, u, elsewhere]).is_none());
-        assert!(are_same(&[300e2, 500e2], &[300e2 + 0.5, 500e2]));
-        assert!(!are_same(&[300e2, 500e2], &[300e2, 500e2, 700e2]));
-        assert!(!are_same(&[300e2, 500e2], &[250e2, 500e2]));
+        assert!(have_same_levels(&[300e2, 500e2], &[300e2 + 0.5, 500e2]));
+        assert!(!have_same_levels(&[300e2, 500e2], &[300e2, 500e2, 700e2]));
+        assert!(!have_same_levels(&[300e2, 500e2], &[250e2, 500e2]));
     }
 }

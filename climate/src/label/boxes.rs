@@ -48,11 +48,11 @@ pub(super) fn rivers(objects: &[Event]) -> impl Iterator<Item = TrackedBox> {
     let rivers = objects
         .iter()
         .filter(|o| o.class == Class::AtmosphericRiver);
-    rivers.map(of_cells)
+    rivers.map(bounding_box)
 }
 
 /// The bounding box of an object's cells.
-pub(super) fn of_cells(object: &Event) -> TrackedBox {
+pub(super) fn bounding_box(object: &Event) -> TrackedBox {
     TrackedBox {
         geo: GeoBox {
             confidence: None,
@@ -71,7 +71,7 @@ pub(crate) fn lows(
     depression: &TdThresholds,
 ) -> Vec<TrackedBox> {
     let boxed = |low: &LowCandidate| {
-        let (apart_deg, half_deg) = match low.class {
+        let (merge_deg, half_deg) = match low.class {
             BoxClass::TropicalDepression => (depression.merge_radius_deg, depression.box_half_deg),
             _ => (
                 extratropical.merge_radius_deg,
@@ -83,7 +83,7 @@ pub(crate) fn lows(
             .is_some_and(|wind| wind >= depression.max_wind_m_s);
         let inside = cyclones
             .iter()
-            .any(|storm| low.distance_km(storm.lat_deg, storm.lon_deg) < apart_deg * KM_PER_DEGREE);
+            .any(|storm| low.distance_km(storm.lat_deg, storm.lon_deg) < merge_deg * KM_PER_DEGREE);
         let centre = (low.lat_deg, low.lon_deg);
         (!strong && !inside).then(|| TrackedBox {
             geo: GeoBox::around_equal_sides(low.class, centre, half_deg),

@@ -93,7 +93,7 @@ pub(crate) fn planes<'a, const N: usize>(
 impl<'a> CycloneFields<'a> {
     /// # Errors
     /// [`ClimateError::MissingField`] if the snapshot lacks a field.
-    pub(super) fn of(snapshot: &'a Snapshot) -> Result<Self> {
+    pub(super) fn from_snapshot(snapshot: &'a Snapshot) -> Result<Self> {
         use Variable::{Psl, T200, T500, U850, Ubot, V850, Vbot, Z200, Z1000};
         let needed = [U850, V850, Psl, Ubot, Vbot, T200, T500, Z200, Z1000];
         let [u850, v850, psl, u, v, t200, t500, z200, z1000] =
@@ -303,7 +303,7 @@ impl<'a> CycloneFields<'a> {
 
 impl<'a> CoreFields<'a> {
     /// The core fields of a snapshot; `None` if one is missing.
-    pub(crate) fn of(snapshot: &'a Snapshot) -> Option<Self> {
+    pub(crate) fn from_snapshot(snapshot: &'a Snapshot) -> Option<Self> {
         use Variable::{T200, T500, Z200, Z1000};
         Some(Self {
             grid: &snapshot.grid,
@@ -316,7 +316,7 @@ impl<'a> CoreFields<'a> {
     pub(crate) fn is_warm(&self, thresholds: &TcThresholds, centre: (f64, f64)) -> bool {
         self.cores(thresholds, centre)
             .iter()
-            .all(|(_, stands)| *stands)
+            .all(|(_, falls_off)| *falls_off)
     }
 
     /// The highest upper-level temperature and the greatest thickness near a centre, and whether each falls off on all
@@ -333,9 +333,9 @@ impl<'a> CoreFields<'a> {
         let thin = |j: usize, i: usize| f64::from(z1000[[j, i]]) - f64::from(z200[[j, i]]);
         let core = |field: &dyn Fn(usize, usize) -> f64, fall: f64, radius_deg: f64| {
             let top = lowest_near(self.grid, &field, centre, thresholds.max_core_radius_deg);
-            let stands =
+            let falls_off =
                 top.is_some_and(|top| rises_all_around(self.grid, &field, top, fall, radius_deg));
-            (top.map(|top| -top.value), stands)
+            (top.map(|top| -top.value), falls_off)
         };
         [
             core(

@@ -30,12 +30,12 @@ pub(super) const RANGE_HOURS: f64 = 6.0;
 
 /// Maximum time step of the data, hours, that tracks of lows bridge even if their gap is shorter; the same as
 /// [`crate::track::TrackerOptions::max_step_hours`].
-const LONGEST_STEP_HOURS: f64 = 24.0;
+const MAX_STEP_HOURS: f64 = 24.0;
 
 /// The longest gap that tracks of lows bridge: `gap_hours`, or one step of the data if it is known and longer.
 pub(super) fn gap_hours(gap_hours: f64, step_hours: Option<f64>) -> f64 {
     step_hours
-        .filter(|step| *step <= LONGEST_STEP_HOURS + 1e-9)
+        .filter(|step| *step <= MAX_STEP_HOURS + 1e-9)
         .map_or(gap_hours, |step| gap_hours.max(step))
 }
 

@@ -97,6 +97,7 @@ pub(super) fn depressions(
     };
     let found = fields.candidates(thresholds).into_iter();
     let found = found.filter(|c| c.warm_core).map(low);
-    let turns = |low: &LowCandidate| low.wind_m_s.is_some_and(|wind| wind >= min_wind_m_s);
-    found.filter(turns).collect()
+    let has_circulation =
+        |low: &LowCandidate| low.wind_m_s.is_some_and(|wind| wind >= min_wind_m_s);
+    found.filter(has_circulation).collect()
 }

@@ -115,10 +115,10 @@ pub struct LabelledSnapshot {
 
 impl LabelledSnapshot {
     /// The labels of a method without an ensemble; boxes are the bounding boxes of each object's cells.
-    pub(crate) fn of_codes(time: Time, codes: Array2<u8>, objects: Vec<Event>) -> Self {
+    pub(crate) fn from_codes(time: Time, codes: Array2<u8>, objects: Vec<Event>) -> Self {
         Self {
             mask: ClassMask { time, codes },
-            boxes: objects.iter().map(boxes::of_cells).collect(),
+            boxes: objects.iter().map(boxes::bounding_box).collect(),
             objects,
             river_probability: None,
         }
@@ -265,7 +265,7 @@ impl Labeller {
     /// grid.
     pub fn candidates(&self, snapshot: &Snapshot) -> Result<Vec<CycloneCandidate>> {
         check_grid(&self.grid, snapshot)?;
-        Ok(CycloneFields::of(snapshot)?.candidates(&self.cyclone))
+        Ok(CycloneFields::from_snapshot(snapshot)?.candidates(&self.cyclone))
     }
 
     /// The candidates of extratropical cyclones and tropical depressions at one time: closed lows. Needs the same
@@ -275,7 +275,7 @@ impl Labeller {
     /// As [`Labeller::candidates`].
     pub fn lows(&self, snapshot: &Snapshot) -> Result<Lows> {
         check_grid(&self.grid, snapshot)?;
-        Ok(self.lows_of(&CycloneFields::of(snapshot)?))
+        Ok(self.lows_from(&CycloneFields::from_snapshot(snapshot)?))
     }
 
     /// The boxes of lows that are not part of one of the cyclones. Depressions have a box only while they are weaker
@@ -289,13 +289,13 @@ impl Labeller {
     }
 
     /// The candidates of cyclones and of lows; both share the derived fields.
-    fn centres(&self, snapshot: &Snapshot) -> Result<(Vec<CycloneCandidate>, Lows)> {
+    fn candidates_and_lows(&self, snapshot: &Snapshot) -> Result<(Vec<CycloneCandidate>, Lows)> {
         check_grid(&self.grid, snapshot)?;
-        let fields = CycloneFields::of(snapshot)?;
-        Ok((fields.candidates(&self.cyclone), self.lows_of(&fields)))
+        let fields = CycloneFields::from_snapshot(snapshot)?;
+        Ok((fields.candidates(&self.cyclone), self.lows_from(&fields)))
     }
 
-    fn lows_of(&self, fields: &CycloneFields<'_>) -> Lows {
+    fn lows_from(&self, fields: &CycloneFields<'_>) -> Lows {
         let (psl, grid) = (fields.sea_level_pressure(), fields.grid());
         Lows {
             extratropical: extratropical(psl, grid, &self.extratropical, |_, centre| {
@@ -352,7 +352,7 @@ impl Labeller {
         for cyclone in cyclones {
             let half = cyclone_mask::box_half_deg(grid, wind, cyclone, &self.cyclone);
             // The wind of the vortex alone. Grids too coarse for it use the wind of the cyclone rule.
-            let speed = if vortex_wind::tells_strength(grid) {
+            let speed = if vortex_wind::resolves_strength(grid) {
                 vortex_wind::vortex_wind_m_s(grid, wind, (cyclone.lat_deg, cyclone.lon_deg))
             } else {
                 cyclone.max_wind_m_s

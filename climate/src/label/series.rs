@@ -66,7 +66,7 @@ impl LabelStream {
     }
 
     /// Adds the candidates of the next time; `None` if that time is left out.
-    fn see(&mut self, found: Option<Centres>) -> Result<()> {
+    fn see(&mut self, found: Option<Candidates>) -> Result<()> {
         let Some((time, candidates, lows)) = found else {
             self.left_out.insert(self.seen);
             self.seen += 1;
@@ -111,7 +111,7 @@ impl LabelStream {
 }
 
 /// The first pass's result for one time.
-type Centres = (Time, Vec<CycloneCandidate>, Lows);
+type Candidates = (Time, Vec<CycloneCandidate>, Lows);
 
 impl Labeller {
     /// The initial state of a series.
@@ -175,13 +175,13 @@ impl Labeller {
         while stream.done < count {
             while stream.ready() < (stream.done + block).min(count) && stream.seen < count {
                 let next = stream.seen..(stream.seen + block).min(count);
-                let found: Vec<Result<Option<Centres>>> = next
+                let found: Vec<Result<Option<Candidates>>> = next
                     .into_par_iter()
                     .map(|index| {
                         let Some(snapshot) = read(index, Pass::First)? else {
                             return Ok(None);
                         };
-                        let (candidates, lows) = self.centres(&snapshot)?;
+                        let (candidates, lows) = self.candidates_and_lows(&snapshot)?;
                         Ok(Some((snapshot.time, candidates, lows)))
                     })
                     .collect();

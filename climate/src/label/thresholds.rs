@@ -262,9 +262,9 @@ impl ArThresholds {
 }
 
 /// A distance or extent cannot exceed a full circle; a search over more degrees would not end.
-const MOST_DEG: f64 = 360.0;
+const MAX_DEG: f64 = 360.0;
 /// Upper bound of samples on a circle, or rings of it: more add no information and take memory.
-const MOST_PLACES: usize = 1000;
+const MAX_SAMPLES: usize = 1000;
 
 /// Rejects thresholds that are not finite or have the wrong sign, and degrees (names ending in `_deg`) beyond a full
 /// circle; `what` names the rule in the error.
@@ -286,7 +286,7 @@ pub(crate) fn check_numbers(
         ));
     }
     let mut all = positive.iter().chain(not_negative);
-    match all.find(|(name, value)| name.ends_with("_deg") && *value > MOST_DEG) {
+    match all.find(|(name, value)| name.ends_with("_deg") && *value > MAX_DEG) {
         Some((name, value)) => Err(invalid_threshold(what, name, "at most 360 degrees", *value)),
         None => Ok(()),
     }
@@ -294,7 +294,7 @@ pub(crate) fn check_numbers(
 
 /// Rejects a number of samples or rings that is 0 or needlessly large.
 pub(crate) fn check_count(what: &str, name: &str, count: usize) -> Result<()> {
-    if (1..=MOST_PLACES).contains(&count) {
+    if (1..=MAX_SAMPLES).contains(&count) {
         return Ok(());
     }
     Err(invalid_threshold(what, name, "1 to 1000", count as f64))

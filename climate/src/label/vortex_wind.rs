@@ -9,7 +9,7 @@ const SEARCH_DEG: f64 = 4.0;
 /// ... their spacing ...
 const STEP_DEG: f64 = 0.25;
 /// ... and the number of samples on each.
-const PLACES: usize = 16;
+const SAMPLES: usize = 16;
 /// Coarsest row spacing at which circles measure the strength of a vortex, degrees.
 ///
 /// Samples are interpolated between cells, and no cell of a coarse grid lies at the radius of maximum wind. For the
@@ -19,7 +19,7 @@ const PLACES: usize = 16;
 const COARSEST_DEG: f64 = 1.25;
 
 /// Whether [`vortex_wind_m_s`] on this grid is comparable with a limit that is scaled for the wind of cells.
-pub(super) fn tells_strength(grid: &LatLonGrid) -> bool {
+pub(super) fn resolves_strength(grid: &LatLonGrid) -> bool {
     grid.lat_spacing_deg() <= COARSEST_DEG + 1e-6
 }
 
@@ -37,8 +37,8 @@ pub(super) fn vortex_wind_m_s(
     let stretch = 1.0 / lat_deg.to_radians().cos().max(0.05);
     let mean = |radius_deg: f64| {
         let (mut tangential, mut radial) = (0.0, 0.0);
-        for place in 0..PLACES {
-            let angle = std::f64::consts::TAU * place as f64 / PLACES as f64;
+        for sample_index in 0..SAMPLES {
+            let angle = std::f64::consts::TAU * sample_index as f64 / SAMPLES as f64;
             let (north, east) = angle.sin_cos();
             let at = (
                 lat_deg + radius_deg * north,
@@ -49,7 +49,7 @@ pub(super) fn vortex_wind_m_s(
             tangential += v * east - u * north;
             radial += u * east + v * north;
         }
-        tangential.hypot(radial) / PLACES as f64
+        tangential.hypot(radial) / SAMPLES as f64
     };
     let circles = (1..).map(|k| f64::from(k) * STEP_DEG);
     circles
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn circles_tell_strength_up_to_a_grid_of_one_and_a_quarter_degrees() {
-        for (rows, tells) in [
+        for (rows, resolves) in [
             (769, true),
             (192, true),
             (181, true),
@@ -99,7 +99,7 @@ mod tests {
             (96, false),
         ] {
             let grid = LatLonGrid::global(rows, 144).unwrap();
-            assert_eq!(tells_strength(&grid), tells, "{rows}");
+            assert_eq!(resolves_strength(&grid), resolves, "{rows}");
         }
     }
 }

@@ -160,14 +160,14 @@ impl ReportBuilder {
         let step = frame_step(frames.len(), self.options.max_frames).max(by_size);
         let shown: Vec<&EncodedFrame> = frames.into_iter().step_by(step).collect();
         let times: Vec<Time> = shown.iter().map(|f| f.time).collect();
-        let browser = Browser::of(&self.input, &times, self.options.max_event_bytes)?;
+        let browser = Browser::build(&self.input, &times, self.options.max_event_bytes)?;
         page(&Page {
             input: &self.input,
             browser: browser.as_ref(),
             options: &self.options,
             encoder: &self.encoder,
             counter: &self.counter,
-            period: Period::of(&self.input, &self.seen),
+            period: Period::covering(&self.input, &self.seen),
             frames: &shown,
             every: step * self.stride,
             offered: self.offered,

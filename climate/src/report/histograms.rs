@@ -99,7 +99,7 @@ struct Sample<'a> {
 
 impl<'a> Sample<'a> {
     /// `None` if the source has no values.
-    fn of(source: &'a Source, class: Class, quantity: &Quantity) -> Option<Self> {
+    fn collect(source: &'a Source, class: Class, quantity: &Quantity) -> Option<Self> {
         let found = objects(source, class);
         let values = found.iter().filter_map(quantity.value);
         let values: Vec<f64> = values.filter(|v| v.is_finite()).collect();
@@ -122,7 +122,7 @@ impl<'a> Sample<'a> {
     }
 
     /// The first decile, the median and the last decile, formatted.
-    fn tenths(&self) -> Option<[String; 3]> {
+    fn deciles(&self) -> Option<[String; 3]> {
         Some(quantiles(&self.values)?.map(self.text))
     }
 }
@@ -131,7 +131,7 @@ impl<'a> Sample<'a> {
 pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -> String {
     let samples: Vec<Sample<'_>> = sources
         .iter()
-        .filter_map(|source| Sample::of(source, class, quantity))
+        .filter_map(|source| Sample::collect(source, class, quantity))
         .collect();
     if samples.is_empty() {
         return String::new();
@@ -208,7 +208,7 @@ fn draw(plot: &mut Plot, samples: &[Sample<'_>], counts: &[Vec<f64>], edges: &[f
 /// A text description of the histogram for screen readers.
 fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
     let of_each = samples.iter().filter_map(|s| {
-        let [p10, p50, p90] = s.tenths()?;
+        let [p10, p50, p90] = s.deciles()?;
         Some(format!(
             "{}: median {p50}, 10–90 % {p10} to {p90} {unit} (n = {})",
             s.source.label,
@@ -220,7 +220,7 @@ fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
 
 fn table(samples: &[Sample<'_>], unit: &str) -> String {
     let rows = samples.iter().filter_map(|s| {
-        let [p10, p50, p90] = s.tenths()?;
+        let [p10, p50, p90] = s.deciles()?;
         Some(format!(
             "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
             s.source.kind.css(),

@@ -21,7 +21,7 @@ pub(crate) struct Panel {
 
 impl Panel {
     /// The window for a class: global maps omit the latitudes where it does not occur.
-    pub(crate) fn of(grid: &LatLonGrid, class: Class, centre_deg: f64) -> Self {
+    pub(crate) fn for_class(grid: &LatLonGrid, class: Class, centre_deg: f64) -> Self {
         let mut map = Projection::showing(grid, centre_deg);
         let limit = if class == Class::TropicalCyclone {
             60.0
@@ -154,7 +154,7 @@ pub(crate) fn frequency_map(
     top: f64,
     centre_deg: f64,
 ) -> Result<String> {
-    let panel = Panel::of(grid, map.class, centre_deg);
+    let panel = Panel::for_class(grid, map.class, centre_deg);
     let picture = Resampler::new(grid, 192, 288).mean(map.share.view());
     let mut indices = levels(&picture, 0.0, (top / 100.0) as f32).mapv(|v| v / 4);
     let own = Projection::of_grid(grid);
@@ -214,9 +214,9 @@ fn colours_of(class: Class) -> ColourMap {
 }
 
 /// A remark for a colour bar that the last colour `stands` for all values above `top`; empty if there are none.
-pub(super) fn beyond(stands: &str, highest: f64, top: f64, unit: &str) -> String {
+pub(super) fn overflow_remark(stands: &str, highest: f64, top: f64, unit: &str) -> String {
     if highest > 1.0001 * top {
-        let highest = numbers::told_apart(highest, top);
+        let highest = numbers::distinct_from(highest, top);
         format!("; {stands} for more, up to {highest}{unit}")
     } else {
         String::new()
@@ -227,7 +227,7 @@ pub(super) fn beyond(stands: &str, highest: f64, top: f64, unit: &str) -> String
 pub(crate) fn frequency_bar(class: Class, top: f64, maps: &[&FrequencyMap]) -> String {
     let shares = maps.iter().flat_map(|map| &map.share);
     let highest = f64::from(shares.copied().fold(0.0f32, f32::max));
-    let more = beyond(
+    let more = overflow_remark(
         "the last colour also stands",
         100.0 * highest,
         top,

@@ -42,7 +42,7 @@ pub(crate) fn significant(value: f64, digits: i32) -> String {
 }
 
 /// A number to two significant digits, or as many as distinguish it from `other`: 20.4 beside 20.
-pub(crate) fn told_apart(value: f64, other: f64) -> String {
+pub(crate) fn distinct_from(value: f64, other: f64) -> String {
     let digits = (2..6).find(|&digits| significant(value, digits) != significant(other, digits));
     significant(value, digits.unwrap_or(2))
 }

@@ -272,7 +272,7 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
 }
 
 /// Caveats on categories, for each kind of wind that events have.
-fn winds(page: &Page<'_>) -> Vec<String> {
+fn wind_caveats(page: &Page<'_>) -> Vec<String> {
     let with = |wind: SourceWind| -> Vec<String> {
         let known = |s: &&Source| s.events.iter().any(|e| e.max_wind_m_s.is_some());
         let of_wind = page.input.sources.iter().filter(|s| s.wind == wind);
@@ -303,7 +303,7 @@ fn winds(page: &Page<'_>) -> Vec<String> {
 }
 
 /// A caveat on river ranks, if some are not based on vapour transport.
-fn ranks(page: &Page<'_>) -> Option<String> {
+fn rank_caveat(page: &Page<'_>) -> Option<String> {
     let by_proxy = page.input.sources.iter().filter(|s| s.ranks_by_proxy());
     let named: Vec<String> = by_proxy.map(|s| page.in_sentence(s.kind)).collect();
     (!named.is_empty()).then(|| {
@@ -315,7 +315,7 @@ fn ranks(page: &Page<'_>) -> Option<String> {
 }
 
 /// A caveat on the share of river tracks that are fragments.
-fn pieces(page: &Page<'_>) -> Option<String> {
+fn fragment_caveat(page: &Page<'_>) -> Option<String> {
     let sources = page.input.sources.iter();
     let of = sources.map(|s| (page.in_sentence(s.kind), Pieces::of(&s.tracks)));
     let note = note_of_pieces(&of.collect::<Vec<_>>())?;
@@ -324,7 +324,7 @@ fn pieces(page: &Page<'_>) -> Option<String> {
 
 /// A caveat for each class that some sources count by tracks and others by single-time objects: the numbers cannot be
 /// compared.
-fn countings(page: &Page<'_>) -> Vec<String> {
+fn counting_caveats(page: &Page<'_>) -> Vec<String> {
     let of_class = |class: Class| {
         let with = |tracked: bool| -> Vec<String> {
             let has = |s: &&Source| s.events.iter().any(|event| event.class == class);
@@ -363,10 +363,10 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
         }
         _ => {}
     }
-    out.extend(winds(page));
-    out.extend(ranks(page));
-    out.extend(countings(page));
-    out.extend(pieces(page));
+    out.extend(wind_caveats(page));
+    out.extend(rank_caveat(page));
+    out.extend(counting_caveats(page));
+    out.extend(fragment_caveat(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());

@@ -23,7 +23,7 @@ pub(crate) struct Period {
 
 impl Period {
     /// The period set in the input, or else the span of the `seen` times, events and tracks.
-    pub(crate) fn of(input: &ReportInput, seen: &[Time]) -> Option<Self> {
+    pub(crate) fn covering(input: &ReportInput, seen: &[Time]) -> Option<Self> {
         let events = input.sources.iter().flat_map(|s| &s.events);
         let mut times: Vec<Time> = seen.iter().copied().chain(events.map(|e| e.time)).collect();
         times.sort_by(|a, b| by_time(*a, *b));
@@ -140,7 +140,7 @@ mod tests {
 
     fn of_times(times: &[Time]) -> Period {
         let grid = Arc::new(LatLonGrid::global(4, 8).unwrap());
-        Period::of(&ReportInput::new("", grid), times).unwrap()
+        Period::covering(&ReportInput::new("", grid), times).unwrap()
     }
 
     #[test]

@@ -16,7 +16,7 @@ use squall_data::Class;
 use std::fmt::Write as _;
 
 /// Maximum number of agreement charts that covers all pairs of sources: those of four sources.
-const MOST_CHARTS: usize = 6;
+const MAX_CHARTS: usize = 6;
 
 /// All sections with content.
 pub(crate) fn all(page: &Page<'_>) -> Result<Vec<Section>> {
@@ -294,7 +294,7 @@ fn agreement(page: &Page<'_>) -> Option<Section> {
         )
     );
     // For many sources, the table has all pairs, and the charts only compare the first source with each other one.
-    let all = pairs.len() <= MOST_CHARTS;
+    let all = pairs.len() <= MAX_CHARTS;
     let drawn = pairs.iter().filter(|p| all || p.first == first.first);
     let charts: String = drawn
         .map(|p| figures::agreement_series(p, (&page.label(p.first), &page.label(p.second))))

@@ -29,7 +29,7 @@ pub(crate) fn track_map(
     class: Class,
     centre_deg: f64,
 ) -> String {
-    let panel = Panel::of(grid, class, centre_deg);
+    let panel = Panel::for_class(grid, class, centre_deg);
     let found = objects(source, class);
     let points: usize = found.iter().map(|o| o.points.len()).sum();
     let every = points.div_ceil(MAX_TRACK_POINTS).max(1);

@@ -84,7 +84,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
         None => {
             let (rows, columns) = options.fields_of.grid;
             let run = SyntheticRun::new(config(rows, columns, 64)?)?;
-            DetectFields::of(run.snapshot(40).0)
+            DetectFields::from_snapshot(run.snapshot(40).0)
         }
     };
     let grid = &fields.snapshot.grid;

@@ -188,7 +188,7 @@ impl Label {
         let mut used: Vec<Variable> = methods
             .flat_map(|method| [method.channels(), method.useful_channels()].concat())
             .collect();
-        if self.method.iter().any(|method| method.moves_moisture()) {
+        if self.method.iter().any(|method| method.uses_transport()) {
             // Vapour transport that is summed over levels ends at the ground.
             used.push(Variable::Ps);
         }

@@ -99,7 +99,7 @@ impl Rules {
     ) -> anyhow::Result<Option<TransportSource>> {
         let moves = |method: &Method| match method {
             Method::Percentile => !by_water(&self.thresholds),
-            other => other.moves_moisture(),
+            other => other.uses_transport(),
         };
         if !self.methods.iter().any(moves) {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Rules {
                 path: archive.source_of(index).0.into(),
                 time: archive.times()[index],
                 expected: source.describe(),
-                found: TransportSource::of(archive, index)?.describe(),
+                found: TransportSource::at(archive, index)?.describe(),
             }
             .into());
         }
@@ -223,7 +223,7 @@ fn usual_source(archive: &Archive, skip_bad: bool) -> Result<TransportSource, Da
     let mut usual = (0..archive.times().len()).filter(is_usual);
     let mut index = usual.next().unwrap_or(0);
     loop {
-        match TransportSource::of(archive, index) {
+        match TransportSource::at(archive, index) {
             Err(error) if skip_bad && error.is_of_content() => {
                 index = usual.next().ok_or(error)?;
             }

@@ -187,7 +187,7 @@ impl BardDetector {
         }
         Ok(LabelledSnapshot {
             river_probability: Some(probability),
-            ..LabelledSnapshot::of_codes(snapshot.time, codes, objects)
+            ..LabelledSnapshot::from_codes(snapshot.time, codes, objects)
         })
     }
 }
@@ -278,7 +278,7 @@ mod tests {
             };
             let fields = DetectFields {
                 transport: Some(transport),
-                ..DetectFields::of(snapshot)
+                ..DetectFields::from_snapshot(snapshot)
             };
             detector.masks(&fields).unwrap()
         };

@@ -48,7 +48,8 @@ fn a_closed_low_is_found_by_pressure_alone_and_an_open_one_is_not() {
     let open = bell(&grid, (50.0, 250.0), 400.0);
     let mut psl = (closed + open).mapv(|depth| 101_000.0 - 1000.0 * depth);
     let found = |psl: &Array2<f64>| {
-        let fields = DetectFields::of(snapshot(&grid, 0, &[(Variable::Psl, psl.clone())]));
+        let fields =
+            DetectFields::from_snapshot(snapshot(&grid, 0, &[(Variable::Psl, psl.clone())]));
         let lows = detector(&grid).lows(&fields).unwrap();
         lows.iter()
             .map(|low| (low.lat_deg.round(), low.lon_deg.round(), low.class))
@@ -86,7 +87,7 @@ fn a_warm_core_is_left_out_where_fields_tell_it() {
         let thickness = |warm: f64| core.mapv(|c| (3600.0 + 30.0 * warm * c) as f32);
         let fields = DetectFields {
             upper_thickness_m: upper.map(thickness),
-            ..DetectFields::of(snapshot(&grid, 0, &planes))
+            ..DetectFields::from_snapshot(snapshot(&grid, 0, &planes))
         };
         detector(&grid).lows(&fields).unwrap().len()
     };
@@ -108,7 +109,7 @@ fn a_low_is_one_track_over_the_date_line_and_over_the_seam() {
             let low = bell(&grid, place(index), 600.0);
             let psl = low.mapv(|depth| 101_000.0 - 3000.0 * depth);
             let fields = snapshot(&grid, index, &[(Variable::Psl, psl)]);
-            Ok(Some(DetectFields::of(fields)))
+            Ok(Some(DetectFields::from_snapshot(fields)))
         };
         let thresholds = DetectorThresholds::default();
         let detectors = [Detector::new(Method::Lows, &thresholds, &grid).unwrap()];

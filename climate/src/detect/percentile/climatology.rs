@@ -20,7 +20,7 @@ const SLOTS: usize = BINS + 2;
 /// One slot counts everything below the floor (where the percentile does not matter), 64 bins of equal ratio reach up
 /// to 30 times the floor, one slot counts everything above. Percentiles are interpolated within their bin. The error is
 /// less than the bin's 5.5 %, and less than half of it unless a block holds almost only a single value. The memory is
-/// at most 12 · 264 bytes per block ([`Self::most_bytes`]): 206 MB for blocks of one degree. Between grid spacings of
+/// at most 12 · 264 bytes per block ([`Self::max_bytes`]): 206 MB for blocks of one degree. Between grid spacings of
 /// half a degree and one degree, a block is a single cell; on MERRA-2's grid of 0.5 x 0.625 degrees it is two cells,
 /// and the memory 330 MB.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ impl TransportClimatology {
     }
 
     /// Memory once all months have times, bytes.
-    pub fn most_bytes(&self) -> u64 {
+    pub fn max_bytes(&self) -> u64 {
         let (rows, columns) = self.blocks();
         let months = self.counts.len();
         (months * rows * columns * SLOTS * size_of::<u32>()) as u64
@@ -408,11 +408,11 @@ mod tests {
         whole.add(3, plane(0).view()).unwrap();
         assert_eq!((whole.block, whole.blocks()), ((1, 2), (181, 360)));
         assert_eq!(whole.counts[2].len(), 181 * 360 * SLOTS);
-        assert_eq!(whole.most_bytes(), 181 * 360 * 12 * 264);
+        assert_eq!(whole.max_bytes(), 181 * 360 * 12 * 264);
         // MERRA-2: two cells of half a degree, one of 0.625.
         let merra = TransportClimatology::new(&t, &LatLonGrid::global(361, 576).unwrap());
         assert_eq!((merra.block, merra.blocks()), ((2, 1), (181, 576)));
-        assert_eq!(merra.most_bytes(), 330_283_008);
+        assert_eq!(merra.max_bytes(), 330_283_008);
         assert!(whole.add(13, plane(0).view()).is_err());
     }
 }

@@ -15,13 +15,13 @@ pub(super) fn is_river(
     t: &PercentileThresholds,
 ) -> bool {
     // Cheap rejection of most pieces: an area of the minimum length is at least half a cell wide.
-    if region.area_km2(row_areas_km2) < 0.5 * t.min_length_km * least_width_km(region, grid) {
+    if region.area_km2(row_areas_km2) < 0.5 * t.min_length_km * min_width_km(region, grid) {
         return false;
     }
     let mean = transport
         .direction
         .as_ref()
-        .map(|parts| MeanTransport::of(region, parts, transport, row_areas_km2));
+        .map(|parts| MeanTransport::over(region, parts, transport, row_areas_km2));
     if let Some(mean) = mean
         && !(mean.poleward(region, grid, row_areas_km2) > t.min_poleward_kg_m_s
             && mean.deviating_share(region, transport, row_areas_km2, t.max_deviation_deg)
@@ -42,7 +42,7 @@ pub(super) fn is_river(
 }
 
 /// The width of the region's narrowest cell.
-fn least_width_km(region: &Region, grid: &LatLonGrid) -> f64 {
+fn min_width_km(region: &Region, grid: &LatLonGrid) -> f64 {
     let rows = region.runs.iter().map(|run| run.row as usize);
     let cosine = rows
         .map(|j| grid.lat_deg()[j].to_radians().cos())
@@ -59,7 +59,7 @@ struct MeanTransport {
 }
 
 impl MeanTransport {
-    fn of(
+    fn over(
         region: &Region,
         parts: &[ndarray::Array2<f32>; 2],
         transport: &VapourTransport,

@@ -183,7 +183,7 @@ impl PercentileDetector {
             codes[cell] = Class::AtmosphericRiver.code();
         }
         let objects = objects::describe(snapshot, &[], &rivers);
-        Ok(LabelledSnapshot::of_codes(snapshot.time, codes, objects))
+        Ok(LabelledSnapshot::from_codes(snapshot.time, codes, objects))
     }
 }
 
@@ -375,7 +375,7 @@ mod tests {
             wind[[j, i]] * turned(grid.lat_deg()[j])
         });
         let planes = [water.view(), east.view(), north.view()];
-        let fields = DetectFields::of(Snapshot {
+        let fields = DetectFields::from_snapshot(Snapshot {
             time: Time::new(Calendar::NoLeap, 2000, 1, 1, 0, 0, 0).unwrap(),
             grid: grid.clone(),
             variables: vec![Variable::Tmq, Variable::U850, Variable::V850],

@@ -2,7 +2,7 @@
 //! in the same way.
 
 use super::thresholds::Moisture;
-use crate::detect::transport::{TransportSource, are_same, column};
+use crate::detect::transport::{TransportSource, column, have_same_levels};
 use crate::error::{ClimateError, Result};
 use squall_data::archive::StoredField;
 use squall_data::{Archive, Variable};
@@ -58,11 +58,11 @@ impl MoistureRecord {
     /// The record for one time, by the same rules by which [`crate::detect::DetectFields::read`] selects fields.
     fn at(archive: &Archive, index: usize, moisture: Moisture) -> Option<Self> {
         match moisture {
-            Moisture::ColumnWater => of_column_water(archive, index),
+            Moisture::ColumnWater => column_water_record(archive, index),
             Moisture::Transport => {
                 let stored = archive.transport_fields(index);
                 if stored.is_empty() {
-                    of_levels(archive, index).or_else(|| of_proxy(archive, index))
+                    levels_record(archive, index).or_else(|| proxy_record(archive, index))
                 } else {
                     let computation = TransportSource::File.describe().into();
                     Some(Self::new(computation, Vec::new(), &stored))
@@ -96,16 +96,16 @@ impl MoistureRecord {
             let [own, others] = [self, other].map(|record| record.computation.clone());
             return Some(("how moisture is computed", own, others));
         }
-        if are_same(&self.levels_pa, &other.levels_pa) {
+        if have_same_levels(&self.levels_pa, &other.levels_pa) {
             return None;
         }
-        let [own, others] = [self, other].map(|record| words_of_levels(&record.levels_pa));
+        let [own, others] = [self, other].map(|record| describe_levels(&record.levels_pa));
         Some(("the levels that moisture is summed over", own, others))
     }
 }
 
 /// Describes the number of levels and their pressures.
-fn words_of_levels(levels_pa: &[f64]) -> String {
+fn describe_levels(levels_pa: &[f64]) -> String {
     let hpa: Vec<String> = (levels_pa.iter().map(|pa| pa / 100.0))
         .map(|hpa| hpa.to_string())
         .collect();
@@ -121,7 +121,7 @@ fn which_levels(has_surface: bool) -> &'static str {
     }
 }
 
-fn of_column_water(archive: &Archive, index: usize) -> Option<MoistureRecord> {
+fn column_water_record(archive: &Archive, index: usize) -> Option<MoistureRecord> {
     let fields = archive.channel_fields(index, Variable::Tmq);
     let levels_pa = fields.first()?.levels_pa.clone();
     let has = |variable| archive.offers(index, variable);
@@ -139,7 +139,7 @@ fn of_column_water(archive: &Archive, index: usize) -> Option<MoistureRecord> {
     Some(MoistureRecord::new(computation, levels_pa, &fields))
 }
 
-fn of_levels(archive: &Archive, index: usize) -> Option<MoistureRecord> {
+fn levels_record(archive: &Archive, index: usize) -> Option<MoistureRecord> {
     let (fields, levels_pa) = column(archive, index)?;
     let mut fields = Vec::from(fields);
     let has_surface = archive.available().contains(&Variable::Ps);
@@ -151,8 +151,8 @@ fn of_levels(archive: &Archive, index: usize) -> Option<MoistureRecord> {
     Some(MoistureRecord::new(computation, levels_pa, &fields))
 }
 
-fn of_proxy(archive: &Archive, index: usize) -> Option<MoistureRecord> {
-    let water = of_column_water(archive, index)?;
+fn proxy_record(archive: &Archive, index: usize) -> Option<MoistureRecord> {
+    let water = column_water_record(archive, index)?;
     let mut fields = Vec::new();
     for variable in [Variable::Tmq, Variable::U850, Variable::V850] {
         let of_variable = archive.channel_fields(index, variable);
@@ -172,7 +172,7 @@ mod tests {
     use squall_data::archive::on_library_thread;
 
     /// The record for a file with these fields (name, unit), and optionally humidity on three levels.
-    fn told(
+    fn record(
         moisture: Moisture,
         fields: &[(&str, &str)],
         has_levels: bool,
@@ -221,9 +221,9 @@ mod tests {
             variables: "TMQ".into(),
             units: "kg m-2".into(),
         };
-        assert_eq!(told(ColumnWater, &[water], false), Some(stored));
+        assert_eq!(record(ColumnWater, &[water], false), Some(stored));
         let ground = [("PS", "Pa"), ("QREFHT", "kg kg-1")];
-        let summed = told(ColumnWater, &ground, true).unwrap();
+        let summed = record(ColumnWater, &ground, true).unwrap();
         assert!(
             summed.computation.contains("those above the ground")
                 && summed
@@ -234,21 +234,21 @@ mod tests {
         assert_eq!(summed.levels_pa, [50_000.0, 85_000.0, 100_000.0]);
         assert_eq!(summed.variables, "hus, PS, QREFHT");
         assert_eq!(summed.units, "kg kg-1, Pa, kg kg-1");
-        let moved = told(Transport, &[water, east, north], false).unwrap();
+        let moved = record(Transport, &[water, east, north], false).unwrap();
         let proxy = TransportSource::Proxy.describe();
         assert!(moved.computation.starts_with(proxy), "{moved:?}");
         assert_eq!(moved.variables, "TMQ, U850, V850");
         // An integrated column is a different quantity; without winds on levels, transport cannot be integrated.
-        let on_levels = told(Transport, &[east, north], true).unwrap();
+        let on_levels = record(Transport, &[east, north], true).unwrap();
         assert!(on_levels.computation.starts_with(proxy), "{on_levels:?}");
         assert_eq!(on_levels.levels_pa, summed.levels_pa);
         assert!(moved.difference(&on_levels).is_some());
-        let found = told(Transport, &[water, east, north, own], false).unwrap();
+        let found = record(Transport, &[water, east, north, own], false).unwrap();
         assert_eq!(found.computation, TransportSource::File.describe());
         assert_eq!(
             (&found.variables[..], &found.units[..]),
             ("IVT", "kg m-1 s-1")
         );
-        assert_eq!(told(Transport, &[water], false), None);
+        assert_eq!(record(Transport, &[water], false), None);
     }
 }

@@ -38,7 +38,7 @@ pub struct ClimateOrigin {
 #[derive(Debug, Clone, PartialEq)]
 pub struct SavedClimatology {
     thresholds: Arc<MonthlyThresholds>,
-    /// Only its [`numbers`] are the climatology's; other fields are unused.
+    /// Only its [`parameters`] are the climatology's; other fields are unused.
     rules: PercentileThresholds,
     grid: Arc<LatLonGrid>,
     origin: ClimateOrigin,
@@ -60,9 +60,9 @@ impl SavedClimatology {
             .months()
             .map(|(month, plane)| (month, plane.iter().copied().collect()))
             .collect();
-        let hash = wire::hash(&(numbers(rules), thresholds.block, planes))?;
+        let hash = wire::hash(&(parameters(rules), thresholds.block, planes))?;
         let mut its = PercentileThresholds::default();
-        give_numbers(rules, &mut its);
+        copy_parameters(rules, &mut its);
         Ok(Self {
             thresholds,
             rules: its,
@@ -114,8 +114,8 @@ impl SavedClimatology {
         own: &PercentileThresholds,
         is_set: impl Fn(&str) -> bool,
     ) -> Option<(&'static str, String, String)> {
-        let its = numbers(&self.rules).into_iter();
-        let differing = its.zip(numbers_for(own, self.rules.moisture));
+        let its = parameters(&self.rules).into_iter();
+        let differing = its.zip(parameters_for(own, self.rules.moisture));
         differing
             .map(|((key, its), (_, own))| (key, its, own))
             .find(|(key, its, own)| its != own && is_set(key))
@@ -123,7 +123,7 @@ impl SavedClimatology {
 
     /// Copies its parameters into `rules`: moisture, percentile, floor, months around each month, and block size.
     pub fn rule(&self, rules: &mut PercentileThresholds) {
-        give_numbers(&self.rules, rules);
+        copy_parameters(&self.rules, rules);
     }
 
     /// Rejects fields on another grid, or in months without thresholds; `path` is the climatology's file.
@@ -207,8 +207,8 @@ pub(super) fn refused(
     }
 }
 
-/// Copies the [`numbers`] from `from` to `to`.
-fn give_numbers(from: &PercentileThresholds, to: &mut PercentileThresholds) {
+/// Copies the [`parameters`] from `from` to `to`.
+fn copy_parameters(from: &PercentileThresholds, to: &mut PercentileThresholds) {
     to.moisture = from.moisture;
     to.percentile = from.percentile;
     *to.floor_mut() = from.floor();
@@ -217,12 +217,12 @@ fn give_numbers(from: &PercentileThresholds, to: &mut PercentileThresholds) {
 }
 
 /// The parameters that determine the thresholds of a climate, with their keys.
-fn numbers(rules: &PercentileThresholds) -> [(&'static str, String); 5] {
-    numbers_for(rules, rules.moisture)
+fn parameters(rules: &PercentileThresholds) -> [(&'static str, String); 5] {
+    parameters_for(rules, rules.moisture)
 }
 
 /// The same parameters with the floor for `moisture`.
-fn numbers_for(rules: &PercentileThresholds, moisture: Moisture) -> [(&'static str, String); 5] {
+fn parameters_for(rules: &PercentileThresholds, moisture: Moisture) -> [(&'static str, String); 5] {
     let of_moisture = PercentileThresholds {
         moisture,
         ..rules.clone()
@@ -350,7 +350,7 @@ mod tests {
         assert_eq!(ruled.min_length_km, 1500.0);
         let all = ["moisture", "percentile", "window_months"];
         assert_eq!(said(&ruled, &all), None);
-        assert_eq!(numbers(&ruled), numbers(&its));
+        assert_eq!(parameters(&ruled), parameters(&its));
     }
 
     #[test]

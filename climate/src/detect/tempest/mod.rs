@@ -158,14 +158,14 @@ impl TempestDetector {
                 for &cell in &contour.inside {
                     codes[cell] = Class::TropicalCyclone.code();
                 }
-                let runs = runs_of(contour.inside);
+                let runs = to_runs(contour.inside);
                 let class = Class::TropicalCyclone;
                 storms.push((candidate, Region { class, runs }));
             }
         }
         let rivers = objects::uncovered(rivers, &codes);
         let objects = objects::describe(snapshot, &storms, &rivers);
-        Ok(LabelledSnapshot::of_codes(snapshot.time, codes, objects))
+        Ok(LabelledSnapshot::from_codes(snapshot.time, codes, objects))
     }
 }
 
@@ -188,7 +188,7 @@ fn clear_disc(codes: &mut Array2<u8>, grid: &LatLonGrid, centre: (usize, usize),
 }
 
 /// Converts cells in any order to runs.
-fn runs_of(mut cells: Vec<(usize, usize)>) -> Vec<Run> {
+fn to_runs(mut cells: Vec<(usize, usize)>) -> Vec<Run> {
     cells.sort_unstable();
     let mut runs: Vec<Run> = Vec::new();
     for (j, i) in cells {
@@ -272,7 +272,7 @@ mod tests {
         let transport = VapourTransport::from_components(parts, TransportSource::File).unwrap();
         let fields = DetectFields {
             transport: Some(transport),
-            ..DetectFields::of(snapshot)
+            ..DetectFields::from_snapshot(snapshot)
         };
         let cyclone = Node {
             cell,
@@ -329,7 +329,7 @@ mod tests {
             run(2, 5, 7),
             run(3, 7, 8),
         ];
-        assert_eq!(runs_of(cells), expected);
-        assert!(runs_of(Vec::new()).is_empty());
+        assert_eq!(to_runs(cells), expected);
+        assert!(to_runs(Vec::new()).is_empty());
     }
 }

@@ -76,7 +76,7 @@ enum Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    fn of(fields: &'a DetectFields) -> Result<Self> {
+    fn from_fields(fields: &'a DetectFields) -> Result<Self> {
         use Variable::{T200, T500, Z200, Z1000};
         if let Some(upper) = &fields.upper_thickness_m {
             check_shape(
@@ -124,14 +124,14 @@ pub(super) fn nodes(fields: &DetectFields, thresholds: &NodeThresholds) -> Resul
     let snapshot = &fields.snapshot;
     let grid = snapshot.grid.as_ref();
     let [psl, u, v] = planes(snapshot, "the tempest cyclones", [Psl, Ubot, Vbot])?;
-    let core = Core::of(fields)?;
+    let core = Core::from_fields(fields)?;
     let mut walker = Walker::new(grid, thresholds.domain_edge);
     let lows = closed_lows(psl, grid, thresholds)?;
     let warm = lows
         .into_iter()
         .filter(|&low| core.is_warm(&mut walker, low, thresholds));
     let warm: Vec<(usize, usize)> = warm.collect();
-    let ground = Ground::of(snapshot);
+    let ground = Ground::from_snapshot(snapshot);
     let calm = |j: usize, i: usize| -u[[j, i]].hypot(v[[j, i]]);
     let describe = |cell: (usize, usize)| {
         let windy = walker.lowest_near(&calm, cell, thresholds.wind_radius_deg);
@@ -157,7 +157,7 @@ struct Ground<'a> {
 }
 
 impl<'a> Ground<'a> {
-    fn of(snapshot: &'a Snapshot) -> Option<Self> {
+    fn from_snapshot(snapshot: &'a Snapshot) -> Option<Self> {
         Some(Self {
             ps: snapshot.field(Variable::Ps)?,
             psl: snapshot.field(Variable::Psl)?,
@@ -193,7 +193,7 @@ mod tests {
                 fields: Array3::from_shape_fn((3, 4, 4), |(k, _, _)| values[k]),
                 source: ("air".into(), 0),
             };
-            let ground = Ground::of(&snapshot)?;
+            let ground = Ground::from_snapshot(&snapshot)?;
             ground.height_m((1, 2))
         };
         for (expected, ps, temperature) in [

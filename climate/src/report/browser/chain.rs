@@ -4,17 +4,17 @@ use squall_data::Time;
 use squall_data::boxes::{BoxFrame, GeoBox};
 
 /// Minimum overlap (intersection over union) for joining two boxes of a class.
-pub(super) const LEAST_OVERLAP: f64 = 0.1;
+pub(super) const MIN_OVERLAP: f64 = 0.1;
 /// Maximum number of consecutive times without a box between two joined boxes.
-const MISSED_TIMES: usize = 1;
+const MAX_MISSED_TIMES: usize = 1;
 /// Maximum hours between joined boxes, however few times lie between them.
-const MOST_HOURS: i64 = 24;
+const MAX_HOURS: i64 = 24;
 
 /// Boxes of one storm or river in time order; never empty.
 pub(super) type Chain = Vec<(Time, GeoBox)>;
 
 /// A chain that later boxes may still join.
-struct Open {
+struct OpenChain {
     chain: Chain,
     /// Index of the frame with its last box.
     seen: usize,
@@ -25,16 +25,16 @@ struct Open {
 /// time, and a box joins at most one chain.
 pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
     let mut done: Vec<Chain> = Vec::new();
-    let mut open: Vec<Open> = Vec::new();
+    let mut open: Vec<OpenChain> = Vec::new();
     for (place, frame) in frames.iter().enumerate() {
         let untracked = frame.boxes.iter().filter(|found| found.track_id.is_none());
         let boxes: Vec<GeoBox> = untracked.map(|found| found.geo).collect();
-        let lost = |chain: &Open| {
+        let lost = |chain: &OpenChain| {
             let last = chain.chain[chain.chain.len() - 1].0;
-            place - chain.seen > MISSED_TIMES + 1
-                || frame.time.seconds_since(last) > MOST_HOURS * 3600
+            place - chain.seen > MAX_MISSED_TIMES + 1
+                || frame.time.seconds_since(last) > MAX_HOURS * 3600
         };
-        let (ended, alive): (Vec<Open>, Vec<Open>) = open.into_iter().partition(lost);
+        let (ended, alive): (Vec<OpenChain>, Vec<OpenChain>) = open.into_iter().partition(lost);
         done.extend(ended.into_iter().map(|chain| chain.chain));
         open = alive;
         let mut pairs = pairs(&open, &boxes);
@@ -48,7 +48,7 @@ pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
             }
         }
         let new = boxes.iter().zip(taken).filter(|(_, taken)| !taken);
-        open.extend(new.map(|(geo, _)| Open {
+        open.extend(new.map(|(geo, _)| OpenChain {
             chain: vec![(frame.time, *geo)],
             seen: place,
         }));
@@ -60,14 +60,14 @@ pub(super) fn chains(frames: &[BoxFrame]) -> Vec<Chain> {
 }
 
 /// All pairs that may be joined: overlap, index of the chain, index of the box.
-fn pairs(open: &[Open], boxes: &[GeoBox]) -> Vec<(f64, usize, usize)> {
+fn pairs(open: &[OpenChain], boxes: &[GeoBox]) -> Vec<(f64, usize, usize)> {
     let mut pairs = Vec::new();
     for (chain, last) in open.iter().enumerate() {
         let last = &last.chain[last.chain.len() - 1].1;
         for (found, geo) in boxes.iter().enumerate() {
             if geo.class == last.class {
                 let overlap = geo.overlap(last);
-                if overlap >= LEAST_OVERLAP {
+                if overlap >= MIN_OVERLAP {
                     pairs.push((overlap, chain, found));
                 }
             }

@@ -15,7 +15,7 @@ pub(super) struct Clock {
 
 impl Clock {
     /// The clock for these times; `None` if there are none.
-    pub(super) fn of(times: impl Iterator<Item = Time> + Clone) -> Option<Self> {
+    pub(super) fn spanning(times: impl Iterator<Item = Time> + Clone) -> Option<Self> {
         let mut span = Span::default();
         times.clone().for_each(|time| span.add(time));
         let (first, last) = span.ends()?;
@@ -81,7 +81,7 @@ mod tests {
             let time =
                 |month, day, hour| Time::new(calendar, 2000, month, day, hour, 30, 0).unwrap();
             let times = [time(2, 20, 3), time(2, 20, 9), time(3, 2, 3)];
-            let clock = Clock::of(times.into_iter()).unwrap();
+            let clock = Clock::spanning(times.into_iter()).unwrap();
             assert_eq!(clock.unit_seconds, 6 * 3600);
             assert_eq!(clock.units(times[1]), 1);
             assert_eq!(clock.units_of_hours(24), 4);
@@ -94,13 +94,13 @@ mod tests {
                 "{calendar}"
             );
         }
-        assert_eq!(Clock::of(std::iter::empty()), None);
+        assert_eq!(Clock::spanning(std::iter::empty()), None);
     }
 
     #[test]
     fn the_days_that_october_1582_lacks_begin_a_run() {
         let time = |day| Time::new(Calendar::Standard, 1582, 10, day, 0, 0, 0).unwrap();
-        let clock = Clock::of([time(3), time(16)].into_iter()).unwrap();
+        let clock = Clock::spanning([time(3), time(16)].into_iter()).unwrap();
         assert_eq!(
             clock.json()["months"],
             json!([[0, 1582, 10, 3], [2, 1582, 10, 15]])

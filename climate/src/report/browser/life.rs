@@ -88,7 +88,7 @@ impl Life {
 }
 
 /// The lives of a source of events; `boxes` says whether its events are boxes, whose edges are drawn.
-pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life> {
+pub(super) fn lives_of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life> {
     let tracks: HashMap<(Class, u64), &Track> = (source.tracks.iter())
         .map(|track| ((track.class, track.track_id), track))
         .collect();
@@ -105,12 +105,12 @@ pub(super) fn of_source(source: &Source, finder: usize, boxes: bool) -> Vec<Life
     found
         .map(|object| {
             let track = object.id.and_then(|id| tracks.get(&(object.class, id)));
-            of_object(&object, track.copied(), finder, boxes)
+            life_of_object(&object, track.copied(), finder, boxes)
         })
         .collect()
 }
 
-fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: bool) -> Life {
+fn life_of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: bool) -> Life {
     let cyclone = object.class.is_cyclone();
     let details = track.map(|t| &t.details);
     let last = object.points.last().map_or(object.start, |e| e.time);
@@ -155,9 +155,9 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: b
         points: (object.points.iter())
             .map(|e| {
                 if boxes {
-                    of_event_of_box(e, cyclone)
+                    point_of_box_event(e, cyclone)
                 } else {
-                    of_event(e, cyclone)
+                    point_of_event(e, cyclone)
                 }
             })
             .collect(),
@@ -166,18 +166,18 @@ fn of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, boxes: b
 
 /// The point of an event that is a box. Its position is the middle of the box, not the pressure minimum, so that the
 /// outline drawn around it is the box.
-fn of_event_of_box(event: &Event, cyclone: bool) -> Point {
+fn point_of_box_event(event: &Event, cyclone: bool) -> Point {
     let width = (event.east_deg - event.west_deg).rem_euclid(360.0);
     let height = event.north_deg - event.south_deg;
     Point {
         lat_deg: event.south_deg + height / 2.0,
         lon_deg: (event.west_deg + width / 2.0).rem_euclid(360.0),
         box_deg: Some((width as f32, height as f32)),
-        ..of_event(event, cyclone)
+        ..point_of_event(event, cyclone)
     }
 }
 
-fn of_event(event: &Event, cyclone: bool) -> Point {
+fn point_of_event(event: &Event, cyclone: bool) -> Point {
     let (first, second) = if cyclone {
         (event.max_wind_m_s, event.min_psl_pa.map(|p| p / 100.0))
     } else {
@@ -198,7 +198,7 @@ fn of_event(event: &Event, cyclone: bool) -> Point {
 }
 
 /// The lives of boxes: one per track and class, and one per chain of untracked boxes ([`chains`]).
-pub(super) fn of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
+pub(super) fn lives_of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
     let mut tracked: BTreeMap<(BoxClass, u64), Chain> = BTreeMap::new();
     for frame in source.frames.frames() {
         for TrackedBox { geo, track_id } in &frame.boxes {
@@ -209,17 +209,22 @@ pub(super) fn of_boxes(source: &BoxSource, finder: usize) -> Vec<Life> {
         }
     }
     let untracked = chains(source.frames.frames());
-    let untracked = untracked.iter().map(|chain| of_chain(finder, None, chain));
+    let untracked = untracked
+        .iter()
+        .map(|chain| life_of_chain(finder, None, chain));
     let followed = tracked.iter();
-    let followed = followed.map(|((_, id), chain)| of_chain(finder, Some(*id), chain));
+    let followed = followed.map(|((_, id), chain)| life_of_chain(finder, Some(*id), chain));
     let mut lives: Vec<Life> = followed.chain(untracked).collect();
     lives.sort_by(|a, b| by_time(a.start, b.start));
     lives
 }
 
 /// The life of a chain; it must not be empty.
-fn of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
-    let points: Vec<Point> = chain.iter().map(|(time, geo)| of_box(*time, geo)).collect();
+fn life_of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
+    let points: Vec<Point> = chain
+        .iter()
+        .map(|(time, geo)| point_of_box(*time, geo))
+        .collect();
     let (begin, end) = (&points[0], &points[points.len() - 1]);
     let steps = points.windows(2);
     let path_km: f64 = steps
@@ -255,7 +260,7 @@ fn of_chain(finder: usize, id: Option<u64>, chain: &[(Time, GeoBox)]) -> Life {
     }
 }
 
-fn of_box(time: Time, geo: &GeoBox) -> Point {
+fn point_of_box(time: Time, geo: &GeoBox) -> Point {
     let (width, height) = (geo.width_deg(), geo.north_deg - geo.south_deg);
     Point {
         time,
@@ -291,7 +296,7 @@ mod tests {
         std::fs::write(&path, format!("{header}{rows}")).unwrap();
         let grid = squall_data::LatLonGrid::global(8, 16).unwrap();
         let frames = squall_data::boxes::read(&path, &grid, Calendar::NoLeap).unwrap();
-        let lives = of_boxes(&BoxSource::new(SourceKind::Network, "net", frames), 3);
+        let lives = lives_of_boxes(&BoxSource::new(SourceKind::Network, "net", frames), 3);
         assert_eq!(lives.len(), 2);
         let (storm, low) = (&lives[0], &lives[1]);
         assert_eq!((storm.id, storm.seen, storm.hours()), (Some(7), 2, 6.0));

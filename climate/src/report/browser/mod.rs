@@ -59,14 +59,14 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// The browser for all sources and boxes, within `most_bytes` of the page; `None` if there are no events.
+    /// The browser for all sources and boxes, within `max_bytes` of the page; `None` if there are no events.
     ///
     /// # Errors
     /// As [`thin`].
-    pub(crate) fn of(
+    pub(crate) fn build(
         input: &ReportInput,
         frames: &[Time],
-        most_bytes: usize,
+        max_bytes: usize,
     ) -> Result<Option<Self>> {
         let mut lives: Vec<Life> = Vec::new();
         let mut finders = Vec::new();
@@ -75,11 +75,11 @@ impl Browser {
         for source in &input.sources {
             let boxes = input.boxes.iter();
             let drawn = boxes.filter(|b| b.followed_by == Some(source.kind)).count() > 0;
-            lives.extend(life::of_source(source, finders.len(), drawn));
+            lives.extend(life::lives_of_source(source, finders.len(), drawn));
             finders.push(finder(source.kind, &source.label, drawn, false));
         }
         for source in unfollowed(input) {
-            lives.extend(life::of_boxes(source, finders.len()));
+            lives.extend(life::lives_of_boxes(source, finders.len()));
             finders.push(finder(source.kind, &source.label, true, true));
         }
         let times = || {
@@ -87,12 +87,12 @@ impl Browser {
             let points = lives.iter().flat_map(|life| &life.points).map(|p| p.time);
             ends.chain(points).chain(frames.iter().copied())
         };
-        let Some(clock) = Clock::of(times()).filter(|_| !lives.is_empty()) else {
+        let Some(clock) = Clock::spanning(times()).filter(|_| !lives.is_empty()) else {
             return Ok(None);
         };
         lives.sort_by_key(|life| (clock.units(life.start), life.finder, life.id));
         // Base64 turns three bytes into four.
-        let thinned = thin(&lives, &clock, frames, most_bytes / 4 * 3)?;
+        let thinned = thin(&lives, &clock, frames, max_bytes / 4 * 3)?;
         let classes = BoxClass::ALL.into_iter();
         let classes = classes.filter(|class| lives.iter().any(|life| life.class == *class));
         Ok(Some(Self {
@@ -146,7 +146,7 @@ impl Browser {
         let joining = if unfollowed(page.input).any(untracked) {
             format!(
                 "Boxes without tracks are joined where they overlap by {} % from one time to the next. ",
-                100.0 * chain::LEAST_OVERLAP
+                100.0 * chain::MIN_OVERLAP
             )
         } else {
             String::new()

@@ -54,7 +54,7 @@ pub(super) const ROW_COLUMNS: usize = 26;
 pub(super) const POINT_COLUMNS: usize = 8;
 
 /// Encodes all lives with the points chosen by `keep`: columns of rows, then columns of points. Returns the bytes and
-/// the number of points. Stops early, with incomplete data, once there are more than `most_bytes`.
+/// the number of points. Stops early, with incomplete data, once there are more than `max_bytes`.
 ///
 /// # Errors
 /// [`ClimateError::Invalid`] if compression fails.
@@ -62,7 +62,7 @@ pub(super) fn pack(
     lives: &[&Life],
     clock: &Clock,
     keep: impl Fn(&Life) -> Vec<usize>,
-    most_bytes: usize,
+    max_bytes: usize,
 ) -> Result<(Vec<u8>, usize)> {
     let mut columns = rows(lives, clock);
     let mut count = 0;
@@ -82,7 +82,7 @@ pub(super) fn pack(
         deflated.write_all(&length.0).map_err(failed)?;
         for part in column.0.chunks(PART) {
             deflated.write_all(part).map_err(failed)?;
-            if deflated.get_ref().len() > most_bytes {
+            if deflated.get_ref().len() > max_bytes {
                 break 'columns;
             }
         }

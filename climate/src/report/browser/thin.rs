@@ -39,7 +39,7 @@ pub(super) struct Thinned {
     steps_hours: (i64, i64),
 }
 
-/// Packs as much as fits into `most_bytes`. Points are dropped by the levels of [`STEPS_HOURS`], then whole lives from
+/// Packs as much as fits into `max_bytes`. Points are dropped by the levels of [`STEPS_HOURS`], then whole lives from
 /// the lowest rank up. Tropical cyclones rank above all others, by their wind; others rank by the length of their life,
 /// those with a single time by confidence.
 ///
@@ -49,7 +49,7 @@ pub(super) fn thin(
     lives: &[Life],
     clock: &Clock,
     pictured: &[Time],
-    most_bytes: usize,
+    max_bytes: usize,
 ) -> Result<Thinned> {
     let pictured: HashSet<i64> = pictured.iter().map(|t| clock.units(*t)).collect();
     let all_points = lives.iter().map(|life| life.points.len()).sum();
@@ -76,8 +76,8 @@ pub(super) fn thin(
         if points == too_many {
             continue;
         }
-        let found = packed(&all, steps_hours, most_bytes)?;
-        if found.bytes.len() <= most_bytes {
+        let found = packed(&all, steps_hours, max_bytes)?;
+        if found.bytes.len() <= max_bytes {
             return Ok(found);
         }
         too_many = points;
@@ -85,15 +85,11 @@ pub(super) fn thin(
     // The size of all lives determines how many of them can be kept.
     let mut found = packed(&all, last, usize::MAX)?;
     let mut ranked: Vec<usize> = (0..lives.len()).collect();
-    ranked.sort_by(|&a, &b| {
-        worth(&lives[b])
-            .total_cmp(&worth(&lives[a]))
-            .then(a.cmp(&b))
-    });
+    ranked.sort_by(|&a, &b| rank(&lives[b]).total_cmp(&rank(&lives[a])).then(a.cmp(&b)));
     let mut count = lives.len();
-    while found.bytes.len() > most_bytes && count > 0 {
+    while found.bytes.len() > max_bytes && count > 0 {
         // Slightly less than what would fit if all lives had the same size.
-        count = (count as f64 * 0.97 * most_bytes as f64 / found.bytes.len() as f64) as usize;
+        count = (count as f64 * 0.97 * max_bytes as f64 / found.bytes.len() as f64) as usize;
         let mut chosen = ranked[..count].to_vec();
         chosen.sort_unstable();
         let kept: Vec<&Life> = chosen.iter().map(|&k| &lives[k]).collect();
@@ -103,7 +99,7 @@ pub(super) fn thin(
 }
 
 /// The rank of a life: those with higher values are kept.
-fn worth(life: &Life) -> f64 {
+fn rank(life: &Life) -> f64 {
     let confidence = f64::from(life.confidence.unwrap_or(0.0));
     match life.class {
         BoxClass::TropicalCyclone => {

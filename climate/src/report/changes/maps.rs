@@ -6,7 +6,7 @@ use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
 use crate::report::class_css;
 use crate::report::html::escape;
-use crate::report::maps::{Panel, beyond};
+use crate::report::maps::{Panel, overflow_remark};
 use crate::report::page::Section;
 use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::viewer::bar_labels;
@@ -53,7 +53,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     let (factor, unit) = shown(map.quantity);
     let ticks = nice_ticks(0.0, usual_size(map, factor), 3);
     let top = ticks[ticks.len() - 1];
-    let panel = Panel::of(&grid, map.class, 180.0);
+    let panel = Panel::for_class(&grid, map.class, 180.0);
     let png = picture(map, factor, top)?;
     let (dots, count) = dots(map, false_rate(comparison.draws.confidence), &panel);
     let inner = format!(
@@ -82,7 +82,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     };
     let class = class_css(map.class);
     let sizes = map.difference.iter().map(|d| factor * d.abs());
-    let more = beyond(
+    let more = overflow_remark(
         "the last colours also stand",
         sizes.fold(0.0, f64::max),
         top,

@@ -56,10 +56,10 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
 
 /// The folders of a run or of its members; a long list is cut off.
 fn folders(side: &SideSummary) -> String {
-    const MOST: usize = 20;
-    let runs = side.runs().iter().take(MOST);
+    const MAX_FOLDERS: usize = 20;
+    let runs = side.runs().iter().take(MAX_FOLDERS);
     let named: Vec<String> = runs.map(|run| run.folder.display().to_string()).collect();
-    match side.runs().len().saturating_sub(MOST) {
+    match side.runs().len().saturating_sub(MAX_FOLDERS) {
         0 => named.join(", "),
         more => format!("{} and {more} more", named.join(", ")),
     }

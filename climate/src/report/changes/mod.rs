@@ -156,7 +156,7 @@ fn rows_of(
         .collect()
 }
 
-fn said(rows: Vec<&ChangeRow>, comparison: &Comparison) -> Vec<Sentence> {
+fn to_sentences(rows: Vec<&ChangeRow>, comparison: &Comparison) -> Vec<Sentence> {
     (rows.into_iter())
         .filter_map(|row| Some((statement(row, comparison)?, row.significant)))
         .collect()
@@ -168,7 +168,7 @@ fn summary(comparison: &Comparison) -> Section {
         let whole = rows_of(comparison, class, |group| group == Group::ALL);
         let mut folded = rows_of(comparison, class, Group::is_region_or_season);
         folded.retain(|row| row.significant);
-        let [whole, folded] = [whole, folded].map(|rows| said(rows, comparison));
+        let [whole, folded] = [whole, folded].map(|rows| to_sentences(rows, comparison));
         if whole.is_empty() {
             let name = capital(class_word(class));
             let none = "<p>Neither side has any such event.</p>";

@@ -19,11 +19,14 @@ const LETTER: f64 = 8.8;
 
 /// Dots and whiskers of relative changes, one row each; `None` if no row has an interval.
 pub(super) fn whiskers(rows: &[&ChangeRow], class: Class, by_part: bool) -> Option<String> {
-    let known: Vec<Whisker<'_>> = rows.iter().filter_map(|row| Whisker::of(row)).collect();
+    let known: Vec<Whisker<'_>> = rows
+        .iter()
+        .filter_map(|row| Whisker::from_row(row))
+        .collect();
     if known.is_empty() {
         return None;
     }
-    let axis = Axis::of(&known);
+    let axis = Axis::for_whiskers(&known);
     let height = TOP + ROW * known.len() as f64 + BOTTOM;
     let mut body = axis.grid(height);
     for (index, whisker) in known.iter().enumerate() {
@@ -50,7 +53,7 @@ struct Axis {
 }
 
 impl Axis {
-    fn of(known: &[Whisker<'_>]) -> Self {
+    fn for_whiskers(known: &[Whisker<'_>]) -> Self {
         let spans: Vec<[f64; 3]> = known.iter().map(|w| [w.from, w.percent, w.to]).collect();
         Self::over(&spans)
     }
@@ -129,7 +132,7 @@ struct Whisker<'a> {
 }
 
 impl<'a> Whisker<'a> {
-    fn of(row: &'a ChangeRow) -> Option<Self> {
+    fn from_row(row: &'a ChangeRow) -> Option<Self> {
         let interval = row.change.relative_interval?;
         Some(Self {
             row,

@@ -2,12 +2,12 @@
 
 use super::font;
 use super::paint::{Painter, Stroke};
-use super::palette::{Solid, of_field, of_solid};
+use super::palette::{Solid, field_index, solid_index};
 use crate::report::FieldInfo;
 use ndarray::Array2;
 
 /// Minimum width of a picture with room for a legend next to the time and the title.
-const LEAST_COLUMNS: usize = 480;
+const MIN_COLUMNS: usize = 480;
 /// Length in dots of a line's mark, and of the field's colours.
 const LINE: usize = 14;
 const COLOURS: usize = 64;
@@ -39,14 +39,14 @@ impl Mark {
     /// The colour at a dot; `None` is transparent.
     fn at(self, (row, column): (usize, usize)) -> Option<u8> {
         match self {
-            Self::Square(colour) => (column < font::HEIGHT).then(|| of_solid(colour)),
+            Self::Square(colour) => (column < font::HEIGHT).then(|| solid_index(colour)),
             Self::Line(colour, stroke) => {
                 let drawn = row == font::HEIGHT / 2 && column < LINE && stroke.draws(column);
-                drawn.then(|| of_solid(colour))
+                drawn.then(|| solid_index(colour))
             }
             Self::Field => {
                 let share = column as f64 / (COLOURS - 1) as f64;
-                (column < COLOURS).then(|| of_field(share, None, false))
+                (column < COLOURS).then(|| field_index(share, None, false))
             }
             Self::Nothing => None,
         }
@@ -59,7 +59,7 @@ pub(super) struct Line(Vec<(Mark, String)>);
 
 impl Line {
     /// The colour scale of the field.
-    pub(super) fn of_field(field: &FieldInfo) -> Self {
+    pub(super) fn colour_scale(field: &FieldInfo) -> Self {
         let (low, high) = field.range;
         Self(vec![
             (Mark::Nothing, format!("{} {low}", field.name)),
@@ -91,7 +91,7 @@ impl Line {
         let pad = 2 * size;
         let width = self.width() * size + 2 * pad + from_right;
         // The left half is reserved for the time and the title.
-        if self.0.is_empty() || columns < LEAST_COLUMNS || 4 * width > 3 * columns {
+        if self.0.is_empty() || columns < MIN_COLUMNS || 4 * width > 3 * columns {
             return;
         }
         let mut left = columns - width;
@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_line_ends_at_the_right_edge_or_is_left_out() {
         let painter = Painter::new(&LatLonGrid::global(30, 60).unwrap(), 600, 180.0);
-        let (sea, dark) = (of_field(0.0, None, false), of_solid(Solid::Dark));
+        let (sea, dark) = (field_index(0.0, None, false), solid_index(Solid::Dark));
         let empty = painter.ground(None, None).mapv(|_| sea);
         let mut line = Line::default();
         line.add(Mark::Square(Solid::Kind(1)), "tropical cyclone");
@@ -135,7 +135,10 @@ mod tests {
         let mut picture = empty.clone();
         line.paint(&painter, &mut picture, 4, 10, 1);
         let count = |index: u8| picture.iter().filter(|found| **found == index).count();
-        assert_eq!(count(of_solid(Solid::Kind(1))), font::HEIGHT * font::HEIGHT);
+        assert_eq!(
+            count(solid_index(Solid::Kind(1))),
+            font::HEIGHT * font::HEIGHT
+        );
         let painted = picture
             .indexed_iter()
             .filter(|(_, index)| **index != sea)
@@ -143,7 +146,7 @@ mod tests {
         let columns: Vec<usize> = painted.map(|(_, c)| c).collect();
         assert_eq!(columns.iter().max(), Some(&589));
         assert_eq!(columns.iter().min(), Some(&(590 - line.width() - 4)));
-        assert!(count(dark) > count(of_solid(Solid::White)));
+        assert!(count(dark) > count(solid_index(Solid::White)));
 
         line.add(Mark::Nothing, "x".repeat(80));
         let mut picture = empty.clone();
@@ -151,18 +154,18 @@ mod tests {
         assert_eq!(picture, empty, "no room for so long a line");
         let narrow = Painter::new(&LatLonGrid::global(30, 60).unwrap(), 300, 180.0);
         let mut picture = Array2::from_elem(narrow.dim(), sea);
-        Line::of_field(&FieldInfo::precipitable_water()).paint(&narrow, &mut picture, 4, 10, 1);
+        Line::colour_scale(&FieldInfo::precipitable_water()).paint(&narrow, &mut picture, 4, 10, 1);
         assert!(picture.iter().all(|index| *index == sea));
     }
 
     #[test]
     fn the_fields_colours_run_from_its_lowest_to_its_highest() {
-        assert_eq!(Mark::Field.at((0, 0)), Some(of_field(0.0, None, false)));
+        assert_eq!(Mark::Field.at((0, 0)), Some(field_index(0.0, None, false)));
         assert_eq!(
             Mark::Field.at((6, COLOURS - 1)),
-            Some(of_field(1.0, None, false))
+            Some(field_index(1.0, None, false))
         );
-        let line = Line::of_field(&FieldInfo::precipitable_water());
+        let line = Line::colour_scale(&FieldInfo::precipitable_water());
         assert_eq!(line.0[0].1, "TMQ 0");
         assert_eq!(line.0[1].1, "70 kg m⁻²");
         assert_eq!(font::dots("m⁻²"), font::dots("m-2"));

@@ -242,7 +242,7 @@ impl Movie {
         }
         if frame.field.is_some() {
             let below = picture.nrows().saturating_sub(line + edge);
-            let values = Line::of_field(&self.field);
+            let values = Line::colour_scale(&self.field);
             values.paint(&self.painter, picture, below, edge, size);
         }
     }

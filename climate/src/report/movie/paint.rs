@@ -1,14 +1,14 @@
 //! Paints one picture of a movie: field, masks, coastlines, boxes, trails, and text.
 
 use super::font;
-use super::palette::{Solid, of_field, of_solid};
+use super::palette::{Solid, field_index, solid_index};
 use crate::map::{Coastline, Projection};
 use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid};
 use std::ops::Range;
 
 /// Two adjacent indices along an axis of the grid, and the weight of the second.
-type Between = (usize, usize, f64);
+type AxisWeights = (usize, usize, f64);
 
 /// The dash pattern of an outline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +43,8 @@ impl Stroke {
 #[derive(Debug)]
 pub(super) struct Painter {
     map: Projection,
-    rows: Vec<Between>,
-    columns: Vec<Between>,
+    rows: Vec<AxisWeights>,
+    columns: Vec<AxisWeights>,
     coast: Vec<(usize, usize)>,
 }
 
@@ -54,8 +54,8 @@ impl Painter {
         let map = Projection::showing(grid, centre_deg);
         let height = map.height_for(width).max(8);
         let middle = |k: usize, of: usize| (k as f64 + 0.5) / of as f64;
-        let rows = (0..height).map(|r| row_of(grid, map.lat_deg(middle(r, height))));
-        let columns = (0..width).map(|c| column_of(grid, map.lon_deg(middle(c, width))));
+        let rows = (0..height).map(|r| row_weights(grid, map.lat_deg(middle(r, height))));
+        let columns = (0..width).map(|c| column_weights(grid, map.lon_deg(middle(c, width))));
         let mut painter = Self {
             map,
             rows: rows.collect(),
@@ -102,7 +102,7 @@ impl Painter {
                 (value - f64::from(low)) / f64::from(high - low)
             });
             let class = classes.as_ref().and_then(|c| Class::from_code(c[at]));
-            of_field(value, class, coast[at])
+            field_index(value, class, coast[at])
         })
     }
 
@@ -144,7 +144,7 @@ impl Painter {
                 } else {
                     1
                 };
-                picture[[r, c]] = of_solid(Solid::Kind(kind));
+                picture[[r, c]] = solid_index(Solid::Kind(kind));
             }
         }
     }
@@ -195,7 +195,7 @@ impl Painter {
         for &(r, c) in pixels {
             for row in r.saturating_sub(reach)..(r + 2 + reach).min(rows) {
                 for column in c.saturating_sub(reach)..(c + 2 + reach).min(columns) {
-                    picture[[row, column]] = of_solid(colour);
+                    picture[[row, column]] = solid_index(colour);
                 }
             }
         }
@@ -226,7 +226,7 @@ impl Painter {
     ) {
         for (row, column) in font::dots(text) {
             let place = (at.0 + row * size, at.1 + column * size);
-            self.dot(picture, place, size, of_solid(Solid::White));
+            self.dot(picture, place, size, solid_index(Solid::White));
         }
     }
 
@@ -256,14 +256,14 @@ impl Painter {
         let dim = self.dim();
         for r in rows.start..rows.end.min(dim.0) {
             for c in columns.start..columns.end.min(dim.1) {
-                picture[[r, c]] = of_solid(colour);
+                picture[[r, c]] = solid_index(colour);
             }
         }
     }
 }
 
 /// The rows of cells around a latitude, with their weight.
-fn row_of(grid: &LatLonGrid, lat_deg: f64) -> Between {
+fn row_weights(grid: &LatLonGrid, lat_deg: f64) -> AxisWeights {
     let lat = grid.lat_deg();
     let above = lat.partition_point(|&centre| centre <= lat_deg);
     if above == 0 || above == lat.len() {
@@ -275,7 +275,7 @@ fn row_of(grid: &LatLonGrid, lat_deg: f64) -> Between {
 }
 
 /// The columns of cells around a longitude, with their weight.
-fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
+fn column_weights(grid: &LatLonGrid, lon_deg: f64) -> AxisWeights {
     let columns = grid.lon_deg().len();
     let east = (lon_deg - grid.lon_deg()[0]).rem_euclid(360.0) / grid.lon_spacing_deg();
     let (whole, share) = (east.floor() as usize, east.fract());
@@ -284,7 +284,7 @@ fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
     }
     // A longitude just west of the first centre wraps to nearly 360 degrees.
     if whole + 1 >= columns {
-        let only = if lon_deg_is_west(grid, lon_deg) {
+        let only = if is_nearer_to_west(grid, lon_deg) {
             0
         } else {
             columns - 1
@@ -295,7 +295,7 @@ fn column_of(grid: &LatLonGrid, lon_deg: f64) -> Between {
 }
 
 /// Whether a longitude outside of a regional grid's centres is nearer to the western edge.
-fn lon_deg_is_west(grid: &LatLonGrid, lon_deg: f64) -> bool {
+fn is_nearer_to_west(grid: &LatLonGrid, lon_deg: f64) -> bool {
     let lon = grid.lon_deg();
     let apart = |centre: f64| squall_data::grid::lon_difference_deg(lon_deg, centre).abs();
     apart(lon[0]) < apart(lon[lon.len() - 1])
@@ -311,31 +311,31 @@ mod tests {
         let step = globe.lon_spacing_deg();
         let (first, last) = (globe.lon_deg()[0], globe.lon_deg()[15]);
         // Halfway from the last column across the seam to the first.
-        let (a, b, share) = column_of(&globe, last + step / 2.0);
+        let (a, b, share) = column_weights(&globe, last + step / 2.0);
         assert_eq!((a, b), (15, 0));
         assert!((share - 0.5).abs() < 1e-9);
-        assert_eq!(column_of(&globe, first), (0, 1, 0.0));
+        assert_eq!(column_weights(&globe, first), (0, 1, 0.0));
         // The first and last centres of this grid are the poles.
-        assert_eq!(row_of(&globe, -90.0), (0, 1, 0.0));
-        assert_eq!(row_of(&globe, 90.0), (7, 7, 0.0));
+        assert_eq!(row_weights(&globe, -90.0), (0, 1, 0.0));
+        assert_eq!(row_weights(&globe, 90.0), (7, 7, 0.0));
         let middle = (globe.lat_deg()[3] + globe.lat_deg()[4]) / 2.0;
-        let (below, above, half) = row_of(&globe, middle);
+        let (below, above, half) = row_weights(&globe, middle);
         assert_eq!((below, above), (3, 4));
         assert!((half - 0.5).abs() < 1e-9, "{half}");
 
         let lon: Vec<f64> = (0..21).map(|i| (350.0 + f64::from(i)) % 360.0).collect();
         let (region, _) = LatLonGrid::from_axes((0..11).map(f64::from).collect(), lon).unwrap();
         assert_eq!(
-            column_of(&region, 349.6).0,
+            column_weights(&region, 349.6).0,
             0,
             "half a cell west of the first"
         );
         assert_eq!(
-            column_of(&region, 10.4).0,
+            column_weights(&region, 10.4).0,
             20,
             "half a cell east of the last"
         );
-        let (west, east, half) = column_of(&region, 0.5);
+        let (west, east, half) = column_weights(&region, 0.5);
         assert_eq!((west, east), (10, 11));
         assert!((half - 0.5).abs() < 1e-9, "{half}");
     }
@@ -351,14 +351,14 @@ mod tests {
             u8::from(inside(j) && inside(i)) * Class::AtmosphericRiver.code()
         });
         let mut picture = painter.ground(None, Some(mask.view()));
-        let tinted = of_field(0.0, Some(Class::AtmosphericRiver), false);
+        let tinted = field_index(0.0, Some(Class::AtmosphericRiver), false);
         assert_eq!(picture[[60, 60]], tinted);
-        assert_eq!(picture[[60, 20]], of_field(0.0, None, false));
+        assert_eq!(picture[[60, 20]], field_index(0.0, None, false));
         let area = picture.iter().filter(|index| **index == tinted).count() as f64;
         // Ten by ten degrees, sixteen pixels each, some of them under coastlines.
         assert!((1200.0..1700.0).contains(&area), "{area}");
         painter.outlines(&mut picture, mask.view(), Stroke::Full);
-        let outline = of_solid(Solid::Kind(3));
+        let outline = solid_index(Solid::Kind(3));
         let edge = picture.iter().filter(|index| **index == outline).count() as f64;
         // Four sides of forty pixels with slightly rounded corners.
         assert!((120.0..170.0).contains(&edge), "{edge}");

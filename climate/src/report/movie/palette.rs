@@ -50,7 +50,7 @@ fn mix(below: Rgb, above: Rgb, opacity: f64) -> Rgb {
 }
 
 /// Palette index of a field value from 0 to 1, under the tint of a class or a coastline.
-pub(super) fn of_field(value: f64, tint: Option<Class>, coast: bool) -> u8 {
+pub(super) fn field_index(value: f64, tint: Option<Class>, coast: bool) -> u8 {
     let shade = |count: u8| (value.clamp(0.0, 1.0) * f64::from(count - 1)).round() as u8;
     match (coast, tint) {
         (true, _) => FIELD + 2 * TINTED + shade(TINTED),
@@ -61,7 +61,7 @@ pub(super) fn of_field(value: f64, tint: Option<Class>, coast: bool) -> u8 {
 }
 
 /// Palette index of a solid colour.
-pub(super) fn of_solid(solid: Solid) -> u8 {
+pub(super) fn solid_index(solid: Solid) -> u8 {
     let first = FIELD + 3 * TINTED;
     match solid {
         Solid::Kind(code) => first + code.min(3),
@@ -81,16 +81,16 @@ mod tests {
         let palette = palette();
         let at = |index: u8| palette[usize::from(index)];
         assert!(palette.len() <= 256);
-        assert_eq!(at(of_field(0.0, None, false)), ColourMap::Slate.at(0.0));
+        assert_eq!(at(field_index(0.0, None, false)), ColourMap::Slate.at(0.0));
         assert_eq!(
-            at(of_field(f64::NAN, None, false)),
+            at(field_index(f64::NAN, None, false)),
             ColourMap::Slate.at(0.0)
         );
-        assert_eq!(at(of_field(2.0, None, false)), ColourMap::Slate.at(1.0));
-        let river = at(of_field(0.0, Some(Class::AtmosphericRiver), false));
+        assert_eq!(at(field_index(2.0, None, false)), ColourMap::Slate.at(1.0));
+        let river = at(field_index(0.0, Some(Class::AtmosphericRiver), false));
         assert_eq!(river, mix(ColourMap::Slate.at(0.0), RIVER_COLOUR, TINT));
-        assert_eq!(at(of_solid(Solid::Kind(1))), CYCLONE_COLOUR);
-        assert_eq!(at(of_solid(Solid::White)), [255; 3]);
-        assert_eq!(usize::from(of_solid(Solid::Pale)) + 1, palette.len());
+        assert_eq!(at(solid_index(Solid::Kind(1))), CYCLONE_COLOUR);
+        assert_eq!(at(solid_index(Solid::White)), [255; 3]);
+        assert_eq!(usize::from(solid_index(Solid::Pale)) + 1, palette.len());
     }
 }

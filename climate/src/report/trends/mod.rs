@@ -80,7 +80,7 @@ fn classes(trends: &Trends) -> impl Iterator<Item = Class> {
         .filter(move |class| !rows_of(trends, *class, TrendRow::is_of_all).is_empty())
 }
 
-fn said(rows: Vec<&TrendRow>, trends: &Trends) -> Vec<Sentence> {
+fn to_sentences(rows: Vec<&TrendRow>, trends: &Trends) -> Vec<Sentence> {
     (rows.into_iter())
         .filter_map(|row| Some((statement(row, trends)?, row.significant)))
         .collect()
@@ -91,7 +91,7 @@ fn summary(trends: &Trends) -> Section {
     for class in classes(trends) {
         let whole = rows_of(trends, class, TrendRow::is_of_all);
         let folded = rows_of(trends, class, |row| row.is_of_part() && row.significant);
-        let [whole, folded] = [whole, folded].map(|rows| said(rows, trends));
+        let [whole, folded] = [whole, folded].map(|rows| to_sentences(rows, trends));
         html += &parts::sentences(class, &whole, &folded, "trend");
     }
     if html.is_empty() {

@@ -147,7 +147,7 @@ fn open_masks<'a>(
             _ => {}
         }
         Ok(match transport {
-            Some(source) if method.moves_moisture() => {
+            Some(source) if method.uses_transport() => {
                 masks.saying("moisture_transport", source.describe())
             }
             _ => masks,

@@ -1,4 +1,4 @@
-//! The embedded coastline is what its source says, wherever the source is at hand.
+//! The embedded coastline equals its source, if the source is available.
 
 use squall_climate::map::Coastline;
 use squall_data::testdata;

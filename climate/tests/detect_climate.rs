@@ -1,4 +1,4 @@
-//! Rivers by the percentiles of a climate that is known: of the run itself, or of another one.
+//! Rivers by the percentiles of a known climate: the run's own, or that of another run.
 
 mod common;
 
@@ -14,7 +14,7 @@ use squall_climate::label::Pass;
 use squall_data::synthetic::{Scenario, SyntheticConfig, SyntheticRun};
 use squall_data::{Calendar, Class, Time, Variable};
 
-/// A synthetic run with so many times its water, and rules for it.
+/// A synthetic run whose water is multiplied by a factor, and rules for it.
 struct World {
     run: SyntheticRun,
     water: f32,
@@ -50,7 +50,7 @@ impl World {
         DetectFields::from_snapshot(snapshot)
     }
 
-    /// One of each method, by this climatology if there is one.
+    /// One detector per method, with the given climatology if there is one.
     fn detectors(&self, methods: &[Method], known: Option<&SavedClimatology>) -> Vec<Detector> {
         let of = |method: &Method| {
             let detector = Detector::new(*method, &self.rules, self.run.grid()).unwrap();
@@ -62,7 +62,7 @@ impl World {
         methods.iter().map(of).collect()
     }
 
-    /// Its climatology, as it comes back from a file.
+    /// The run's climatology, after a round trip through a file.
     fn climatology(&self) -> SavedClimatology {
         let detectors = self.detectors(&[Method::Percentile], None);
         let read = |index: usize, _: Pass| -> Result<Option<DetectFields>> {
@@ -88,7 +88,7 @@ impl World {
         SavedClimatology::read(&path).unwrap()
     }
 
-    /// The labels of its first times, whose fields may be looked at in these passes.
+    /// The labels of its first times; reading is only allowed in these passes.
     fn labels(
         &self,
         detectors: &[Detector],
@@ -123,26 +123,27 @@ fn a_run_by_its_own_climatology_from_a_file_has_the_masks_of_both_passes() {
     let climatology = world.climatology();
     let given = world.detectors(&[Method::Percentile], Some(&climatology));
     assert!(!given[0].needs_first_pass() && own[0].needs_first_pass());
-    // Nothing is looked at twice.
+    // Every time is read only once.
     let found = world.labels(&given, 60, &[Pass::Second]).unwrap();
     assert!(found == expected);
-    // Beside a method that needs both passes.
+    // Combined with a method that needs both passes.
     let beside = |known: Option<&SavedClimatology>| {
         let detectors = world.detectors(&[Method::Deepcam, Method::Percentile], known);
         world.labels(&detectors, 60, &BOTH).unwrap()
     };
     assert!(beside(Some(&climatology)) == beside(None));
-    // A few times are too few for a climatology, and enough for a known one.
+    // A few times are too few to build a climatology, but enough to apply one.
     let few: Vec<Time> = (0..3).map(|index| world.run.time(index)).collect();
     assert!(own[0].check_times(&few).is_err() && given[0].check_times(&few).is_ok());
     let first = world.labels(&given, 3, &[Pass::Second]).unwrap();
     assert!(first[..] == expected[..3]);
 }
 
-/// Its own thresholds rise with it. Geometry is left out: a cell that exceeds more may be of an area that is too wide.
+/// A run's own thresholds rise with its water. Geometry is disabled: a cell that exceeds more thresholds may belong to
+/// an area that is too wide.
 ///
-/// An independent count (numpy, of the same fields) has 15,493 cells of 60 x 48 x 72 before, of a run with 20 % more
-/// water 16,750 by its own percentiles and 41,157 by those of before.
+/// An independent count (numpy, on the same fields) gives 15,493 cells of 60 x 48 x 72 for the original run. A run with
+/// 20 % more water has 16,750 by its own percentiles and 41,157 by the original run's.
 #[test]
 fn a_moister_run_has_more_river_cells_by_the_climate_of_before() {
     let anything = PercentileThresholds {
@@ -172,7 +173,7 @@ fn a_moister_run_has_more_river_cells_by_the_climate_of_before() {
         cells(&moister, &of_moister),
         cells(&moister, &of_present),
     ];
-    // A value at the edge of a bin may round otherwise.
+    // Values at the edge of a bin may be rounded differently.
     for (found, expected) in found.into_iter().zip([15_493.0, 16_750.0, 41_157.0]) {
         let off = found as f64 / expected - 1.0;
         assert!(off.abs() < 0.05, "{found}, expected {expected}");

@@ -34,7 +34,7 @@ fn near(found: (f64, f64), place: (f64, f64)) -> bool {
 
 const JOVA: (f64, f64) = (17.5, 255.0);
 const IRWIN: (f64, f64) = (17.5, 242.5);
-/// A storm of 35 kt in IBTrACS (2011282N08136), found by the true warm core only.
+/// A storm of 35 kt in IBTrACS (2011282N08136), which only the true warm core detects.
 const BANYAN: (f64, f64) = (10.0, 130.0);
 
 #[test]
@@ -105,7 +105,7 @@ fn the_stand_in_for_transport_has_the_right_size() {
     let lat = fields.snapshot.grid.lat_deg();
     let (mut xy, mut xx, mut yy, mut count) = (0.0, 0.0, 0.0, 0);
     let (mut ratios, mut other_steps) = (Vec::new(), 0u32);
-    // That of a stay of one or two days is the step itself.
+    // For a duration between one and two days, the rank is the step itself.
     let step = |kg_m_s: f64| river_scale(kg_m_s, 36.0);
     for ((j, i), &y) in truth.magnitude.indexed_iter() {
         let (x, y) = (f64::from(proxy.magnitude[[j, i]]), f64::from(y));
@@ -118,9 +118,9 @@ fn the_stand_in_for_transport_has_the_right_size() {
     let (slope, cosine) = (xy / xx, xy / (xx * yy).sqrt());
     println!("{count} cells: slope {slope:.3}, cosine {cosine:.4}");
     assert!(count > 200 && cosine > 0.95);
-    // The factor is already in the stand-in.
+    // The proxy already includes the factor.
     assert!((slope - 1.0).abs() < 0.05, "{slope}");
-    // Of single cells that says little (docs/events.md has these figures).
+    // This says little about single cells (docs/events.md has these figures).
     ratios.sort_by(f64::total_cmp);
     let cells = ratios.len() as f64;
     let [low, high] = [0.05, 0.95].map(|share: f64| ratios[(share * cells) as usize]);
@@ -205,7 +205,7 @@ fn all_methods_find_the_rivers_of_that_day() {
             _ => assert!(f1 > 0.3, "{agreement}"),
         }
     }
-    // The North Atlantic river crosses the seam, and probability is high there.
+    // The North Atlantic river crosses the seam and has a high probability there.
     let fields = fields(&archive);
     let bard = BardDetector::new(&thresholds.bard, archive.grid().clone()).unwrap();
     let p = bard
@@ -235,7 +235,7 @@ fn one_time_is_no_climatology() {
     climatology.add(10, transport.magnitude.view()).unwrap();
     let error = climatology.thresholds(detector.thresholds()).unwrap_err();
     assert!(error.to_string().contains("found 1"), "{error}");
-    // With a uniform climatology of 250 kg/(m s), as fixed-threshold detectors use, the geometry alone decides.
+    // With a uniform climatology of 250 kg/(m s), as in fixed-threshold detectors, only the geometry decides.
     let thresholds = PercentileThresholds {
         min_times: 1,
         min_transport_kg_m_s: 250.0,
@@ -265,7 +265,7 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
     let mut deepest = (f32::INFINITY, 0.0);
     for index in 0..archive.times().len() {
         let fields = DetectFields::read(&archive, index, &Wanted::all(&[Variable::Psl])).unwrap();
-        // Pressure alone tells no kind of cyclone: the method refuses instead of guessing.
+        // Pressure alone does not show the kind of cyclone: the method fails instead of guessing.
         assert!(detector.nodes(&fields).is_err());
         let psl = fields.snapshot.field(Variable::Psl).unwrap();
         let lows = closed_lows(psl, &grid, &NodeThresholds::default()).unwrap();
@@ -287,11 +287,11 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
         }
     }
     println!("deepest {deepest:?}");
-    // The winter low of the Southern Ocean lies beyond 50 degrees, where no track of tropical cyclones may stay.
+    // The winter low of the Southern Ocean is beyond 50 degrees, where no track of tropical cyclones is accepted.
     assert!((deepest.0 - 93_310.0).abs() < 30.0 && deepest.1 < -50.0);
 }
 
-/// The winter low of the Southern Ocean through uneven steps of 24, 12 and 12 hours: one extratropical track, and no
+/// The winter low of the Southern Ocean with uneven steps of 24, 12 and 12 hours: one extratropical track, and no
 /// tropical one.
 #[test]
 fn ecmwf_lows_are_followed_over_uneven_steps_as_what_they_are() {

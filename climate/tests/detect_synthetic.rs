@@ -1,4 +1,4 @@
-//! All methods on a synthetic run, whose truth is known: each finds storms, and the table says how far they agree.
+//! All methods on a synthetic run with known truth: each finds storms, and a table shows their agreement.
 #![allow(clippy::print_stdout)] // the table is worth reading
 
 mod common;
@@ -26,7 +26,7 @@ fn run(rows: usize, columns: usize, steps: usize) -> SyntheticRun {
     .unwrap()
 }
 
-/// Each method alone, with all channels and with those that it says it looks at in each pass: the same labels.
+/// Each method gives the same labels with all channels and with only those that it declares for each pass.
 #[test]
 fn a_pass_looks_at_no_other_channels_than_it_says() {
     let run = run(48, 72, 60);
@@ -51,7 +51,7 @@ fn a_pass_looks_at_no_other_channels_than_it_says() {
         let found: usize = whole.1.iter().map(|l| l.labelled.objects.len()).sum();
         assert!(found > 60, "{method}: {found}");
         let needed = labels(&|snapshot, pass| only(&snapshot, method.channels_in(pass)));
-        // As text: boxes have no length, and what is not a number equals nothing.
+        // Compared as text: boxes have no length, and NaN does not equal itself.
         assert!(format!("{whole:?}") == format!("{needed:?}"), "{method}");
         let mut both = [Pass::First, Pass::Second]
             .map(|pass| method.channels_in(pass).to_vec())
@@ -62,7 +62,7 @@ fn a_pass_looks_at_no_other_channels_than_it_says() {
         all.sort_unstable();
         assert_eq!(both, all, "{method}");
     }
-    // The DeepCAM labels alone, with the boxes of lows.
+    // The DeepCAM labels alone, including the boxes of lows.
     let labeller = Labeller::new(&Thresholds::default(), run.grid().clone()).unwrap();
     let labels = |channels: &(dyn Fn(Snapshot, Pass) -> Snapshot + Sync)| {
         let read = |index: usize, pass: Pass| -> Result<Snapshot> {

@@ -1,5 +1,5 @@
-//! TempestExtremes' cyclones on analytic vortices: found where they are, not found where one criterion fails; tracked
-//! with gaps.
+//! TempestExtremes' cyclones on analytic vortices: found at their position, not found if one criterion fails, and
+//! tracked with gaps.
 
 mod common;
 
@@ -91,7 +91,7 @@ fn each_criterion_alone_decides() {
     for (criterion, vortex) in none {
         assert!(nodes(&grid, &[vortex]).is_empty(), "{criterion}");
     }
-    // Of two lows five degrees apart the deeper one stays, of two ten degrees apart both.
+    // Of two lows five degrees apart, only the deeper one is kept; of two ten degrees apart, both are.
     let second = |east: f64| Vortex {
         lon_deg: good.lon_deg + east,
         depth_pa: 3000.0,
@@ -116,7 +116,7 @@ fn the_wind_of_a_low_is_the_strongest_within_two_degrees() {
         let mut plane = snapshot.fields.index_axis_mut(Axis(0), plane);
         plane.fill(0.0);
     }
-    // 50 m/s two degrees south of it, 100 m/s three degrees north.
+    // 50 m/s two degrees south of it, and 100 m/s three degrees north.
     for (row, east, north) in [(row - 2, 30.0, -40.0), (row + 3, 60.0, 80.0)] {
         snapshot.fields[[u, row, column]] = east;
         snapshot.fields[[v, row, column]] = north;
@@ -131,7 +131,7 @@ fn the_wind_of_a_low_is_the_strongest_within_two_degrees() {
     assert!((found[0].min_psl_pa - 97_000.0).abs() < 1.0);
 }
 
-/// The thickness from 500 to 300 hPa must fall by 6 m within 6.5 degrees; where it is known nothing else counts.
+/// The thickness from 500 to 300 hPa must fall by 6 m within 6.5 degrees; if it is known, no other field counts.
 #[test]
 fn the_upper_thickness_tells_a_warm_core_where_it_is_known() {
     let grid = one_degree();
@@ -142,7 +142,7 @@ fn the_upper_thickness_tells_a_warm_core_where_it_is_known() {
         thick_m: -150.0,
         ..warm
     };
-    // It falls by 0.98 of what it has in the middle within 600 km.
+    // Within 600 km it falls by 0.98 of its central value.
     for (vortex, middle_m, expected) in [(cold, 7.0, 1), (warm, 5.5, 0), (warm, -20.0, 0)] {
         let thickness = Array2::from_shape_fn(grid.shape(), |(j, i)| {
             let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -168,7 +168,7 @@ fn a_series_is_tracked_over_a_gap_and_its_mask_is_the_closed_contour() {
         let vortex = Vortex {
             lon_deg: 358.0 + 0.5 * index as f64,
             radius_km: 250.0,
-            // Two times without its low.
+            // Two times without the low.
             depth_pa: if (6..8).contains(&index) {
                 10.0
             } else {

@@ -1,4 +1,4 @@
-//! Boxes of all four classes: found where the synthetic run has its storms, whatever the hemisphere and the seam.
+//! Boxes of all four classes are found at the storms of the synthetic run, in both hemispheres and across the seam.
 
 mod common;
 
@@ -30,7 +30,7 @@ fn run(shape: (usize, usize), month: i64, days: usize) -> SyntheticRun {
     .unwrap()
 }
 
-/// All fields of a run, which labelling reads twice, and the truth about them.
+/// All fields of a run, which labelling reads twice, and their truth.
 fn computed(run: &SyntheticRun) -> (Vec<Snapshot>, Vec<Truth>) {
     (0..run.len()).map(|index| run.snapshot(index)).unzip()
 }
@@ -49,7 +49,7 @@ fn label(run: &SyntheticRun, fields: &[Snapshot]) -> Vec<Vec<TrackedBox>> {
     found
 }
 
-/// One step of the data is bridged by all tracks, however long their gap is; that of 3- and 6-hourly data was no longer.
+/// All tracks bridge one step of the data, even if it exceeds their gap; only data with shorter steps used to be joined.
 #[test]
 fn lows_of_daily_and_twelve_hourly_data_are_joined() {
     for (step_hours, joined_before) in [(24, false), (12, true), (6, true)] {
@@ -69,7 +69,7 @@ fn lows_of_daily_and_twelve_hourly_data_are_joined() {
         let (fields, _) = computed(&run);
         let read =
             |index: usize, _: Pass| -> Result<Snapshot, ClimateError> { Ok(fields[index].clone()) };
-        // Boxes on tracks of extratropical cyclones and of depressions.
+        // Counts boxes on tracks of extratropical cyclones and of depressions.
         let count = |labeller: &Labeller| {
             let mut counts = [0, 0];
             let summary = labeller.label_series(run.len(), read, |_, labelled| {
@@ -94,7 +94,7 @@ fn lows_of_daily_and_twelve_hourly_data_are_joined() {
     }
 }
 
-/// In these eight days no low poleward of the tropics has a warm core, or lies beside a tropical cyclone.
+/// In these eight days, no low poleward of the tropics has a warm core or is close to a tropical cyclone.
 #[test]
 fn lows_by_pressure_alone_are_those_of_the_boxes() {
     let run = SyntheticRun::new(SyntheticConfig {
@@ -129,7 +129,7 @@ fn lows_by_pressure_alone_are_those_of_the_boxes() {
     }
 }
 
-/// Times that are more than a day apart have no tracks, which is known before anything is read.
+/// Times more than a day apart have no tracks; this is known before reading.
 #[test]
 fn times_too_far_apart_for_tracks_are_known() {
     let run = run((48, 72), 8, 1);
@@ -148,11 +148,11 @@ fn times_too_far_apart_for_tracks_are_known() {
         ]
     );
     assert!(lost(&[0, 1, 2, 3]).is_empty() && lost(&[0]).is_empty());
-    // So short that extratropical cyclones stand untracked.
+    // The series is so short that extratropical cyclones are accepted untracked.
     assert!(!lost(&[0, 2]).contains(&Class::ExtratropicalCyclone));
 }
 
-/// Boxes of a class in `of`, and how many of them meet one of the class in `by` with an overlap of 0.1 or more.
+/// The number of boxes of a class in `of`, and how many of them overlap a box of the class in `by` by at least 0.1.
 fn met(of: &[Vec<GeoBox>], by: &[Vec<GeoBox>], class: BoxClass) -> [usize; 2] {
     let (mut all, mut met) = (0, 0);
     for (of, by) in of.iter().zip(by) {
@@ -167,7 +167,7 @@ fn met(of: &[Vec<GeoBox>], by: &[Vec<GeoBox>], class: BoxClass) -> [usize; 2] {
 
 #[test]
 fn most_storms_of_a_synthetic_run_are_boxed() {
-    // Of every class: the truth, what of it was found, what was found, what of it is true.
+    // For every class: true boxes, those that were found, found boxes, those that are true.
     let mut counts = [[0usize; 4]; 4];
     for month in [1, 8] {
         let run = run((96, 144), month, 30);
@@ -185,7 +185,7 @@ fn most_storms_of_a_synthetic_run_are_boxed() {
                 *sum += count;
             }
         }
-        // The boxes of one track move on and do not jump.
+        // The boxes of one track move without jumps.
         let mut last: BTreeMap<u64, (usize, GeoBox)> = BTreeMap::new();
         let mut followed = 0;
         for (index, boxes) in labelled.iter().enumerate() {
@@ -217,7 +217,7 @@ fn most_storms_of_a_synthetic_run_are_boxed() {
     }
 }
 
-/// Class, least share of the truth that is found, least share of what is found that is true.
+/// Class, minimum recall, minimum precision.
 const FLOORS: [(BoxClass, f64, f64); 4] = [
     (BoxClass::TropicalDepression, 0.2, 0.2),
     (BoxClass::TropicalCyclone, 0.6, 0.8),
@@ -230,7 +230,7 @@ fn lows(grid: &Arc<LatLonGrid>, snapshot: &Snapshot) -> Vec<LowCandidate> {
     let lows = labeller.lows(snapshot).unwrap();
     let mut all = lows.extratropical;
     all.extend(lows.depressions);
-    // Weak lows that are alone have boxes, and boxes hold their centres.
+    // Isolated weak lows have boxes, and boxes contain their centres.
     let boxes = labeller.low_boxes(&all, &[]);
     let weak = |low: &&LowCandidate| low.wind_m_s.is_none_or(|wind| wind < 10.0);
     for low in all.iter().filter(weak) {
@@ -241,7 +241,7 @@ fn lows(grid: &Arc<LatLonGrid>, snapshot: &Snapshot) -> Vec<LowCandidate> {
     all
 }
 
-/// Each of `a` has its image in `b`, and they are as many.
+/// Both have the same number of lows, and each of `a` has its image in `b`.
 fn same(a: &[LowCandidate], b: &[LowCandidate], image: impl Fn(f64, f64) -> (f64, f64)) {
     assert_eq!(a.len(), b.len());
     assert!(a.len() > 5);

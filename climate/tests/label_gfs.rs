@@ -11,11 +11,12 @@ fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
         println!("skipped: no real data");
         return;
     };
-    // The archive takes the 10 m wind for that of the lowest model level.
+    // The archive uses the 10 m wind for that of the lowest model level.
     let archive = Archive::open(&path.to_string_lossy()).unwrap();
     let snapshot = archive.read(0, &REQUIRED_CHANNELS).unwrap();
     let labeller = Labeller::new(&Thresholds::default(), snapshot.grid.clone()).unwrap();
-    // Lows of all kinds are candidates, also outside the tropics; only cyclones pass wind, warm core and thickness.
+    // Lows of all kinds are candidates, also outside the tropics; only cyclones meet the criteria of wind, warm core
+    // and thickness.
     assert!(
         labeller
             .candidates(&snapshot)
@@ -45,7 +46,7 @@ fn jova_and_irwin_and_the_rivers_are_found_and_nothing_poleward() {
             .iter()
             .all(|e| e.min_psl_pa.unwrap() < 99_700.0 && e.track_id.is_none())
     );
-    // Hurricanes are boxed as such: 34 and 25 m/s in their strongest cells, 10 and 11 m/s around their best circles.
+    // Hurricanes have cyclone boxes: 34 and 25 m/s in their strongest cells, 10 and 11 m/s around their best circles.
     let boxed = (labels[0].boxes.iter()).filter(|b| b.geo.class == BoxClass::TropicalCyclone);
     let boxed: Vec<_> = boxed.map(|b| b.geo).collect();
     assert_eq!(boxed.len(), 2, "{boxed:?}");

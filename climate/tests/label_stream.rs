@@ -1,4 +1,4 @@
-//! Labelling that is left and goes on, and what it holds meanwhile.
+//! Interrupted and resumed labelling, and its state in between.
 
 use squall_climate::ClimateError;
 use squall_climate::label::{
@@ -28,12 +28,13 @@ fn run_every(step_hours: u32, days: usize) -> (Labeller, SyntheticRun) {
     (labeller.of_times(&times), run)
 }
 
-/// A time of the run, which can always be read.
+/// A time of the run, always readable.
 fn snapshot(run: &SyntheticRun, index: usize) -> Result<Option<Snapshot>, ClimateError> {
     Ok(Some(run.snapshot(index).0))
 }
 
-/// Labels from a state on, and leaves after `until` times in all; what was labelled, with the state then as text.
+/// Labels from a state on and stops after `until` times in total; returns the labels, and the state at that point as
+/// text.
 fn part(
     (labeller, run): &(Labeller, SyntheticRun),
     from: LabelStream,
@@ -63,7 +64,7 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
         summary.tracks > 2 && summary.boxes.iter().all(|&count| count > 0),
         "{summary:?}"
     );
-    // It counts what was labelled.
+    // The summary counts the labels.
     let objects = |class: Class| {
         let all = whole.iter().flat_map(|labelled| &labelled.objects);
         all.filter(move |event| event.class == class)
@@ -95,7 +96,7 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
             "left after {left}"
         );
     }
-    // Too short for any track: whatever stands then stands untracked, after a pause, too.
+    // Too short for any track: storms are accepted untracked, also after an interruption.
     let short = (run.0.clone(), self::run(1).1);
     let (whole, _, summary) = part(&short, short.0.stream(), usize::MAX);
     let (first, state, _) = part(&short, short.0.stream(), 2);
@@ -107,7 +108,7 @@ fn a_series_that_was_left_goes_on_as_if_it_had_not_been() {
     );
 }
 
-/// One step of daily data is bridged after a pause, too, and whatever the number of workers.
+/// One step of daily data is bridged after an interruption, too, with any number of threads.
 #[test]
 fn daily_data_goes_on_as_if_it_had_not_been_left() {
     let run = run_every(24, 60);
@@ -126,7 +127,7 @@ fn daily_data_goes_on_as_if_it_had_not_been_left() {
     assert!(labels == whole && again == Some(summary));
 }
 
-/// What cannot be read is a gap: labels are those of a series that has not these times, also of one that was left.
+/// Unreadable times are gaps: labels equal those of a series without these times, also after an interruption.
 #[test]
 fn times_that_cannot_be_read_are_gaps() {
     let run = run(30);
@@ -179,7 +180,7 @@ fn times_that_cannot_be_read_are_gaps() {
     }
 }
 
-/// A time whose fields for the masks alone are damaged: its storms are of their tracks, nothing is drawn.
+/// A time with damage only in the mask fields: its storms remain part of their tracks, but nothing is drawn.
 #[test]
 fn a_time_that_can_be_read_for_one_pass_alone_has_no_labels() {
     let run = run(30);
@@ -210,7 +211,7 @@ fn a_time_that_can_be_read_for_one_pass_alone_has_no_labels() {
     );
 }
 
-/// Storms that are over are held no more: half a year in as at its beginning.
+/// Past storms are dropped from the state: it is as small after half a year as at the beginning.
 #[test]
 fn the_state_does_not_grow_with_the_series() {
     let run = run(200);
@@ -229,14 +230,15 @@ fn the_state_does_not_grow_with_the_series() {
     assert!(largest[3] < 2 * largest[0], "{largest:?}");
 }
 
-/// A folder goes on from its own state alone: not from that of another run, nor with the rows of one, nor where
+/// A folder resumes only from its own state: not from that of another run, nor with another run's rows, nor if
 /// something is missing.
 #[test]
 fn a_folder_goes_on_from_its_own_state_alone() {
     let folder = tempfile::tempdir().unwrap();
     let run = run(3);
     let read = |index: usize, _: Pass| snapshot(&run.1, index);
-    // Labels so many times, saving the state after each, and leaves; gives how many were labelled before.
+    // Labels `until` times, saving the state after each if `saves`, then stops; returns how many had been labelled
+    // before.
     let call = |fingerprint: &str, until: usize, saves: bool, whole: bool| {
         let new = run.0.stream();
         let opened = LabelFolder::open(folder.path(), fingerprint, new, |_| whole);
@@ -263,7 +265,7 @@ fn a_folder_goes_on_from_its_own_state_alone() {
         0,
         "what is not whole begins anew"
     );
-    // Another run that leaves more rows, but no state: the first may not take them for its own.
+    // Another run leaves additional rows but no state; the first run must not use them.
     assert_eq!(call("b", 11, false, true), 0);
     assert_eq!(call("a", 8, true, true), 0);
     assert_eq!(call("a", usize::MAX, true, true), 8);

@@ -1,4 +1,4 @@
-//! The whole of the labels on analytic vortices: found where they are, not found where one criterion fails.
+//! The complete labels on analytic vortices: found at their position, not found if one criterion fails.
 
 mod common;
 
@@ -13,7 +13,7 @@ use squall_data::grid::distance_km;
 use squall_data::{BoxClass, Class, LatLonGrid, Snapshot, Variable};
 use std::sync::Arc;
 
-/// The regional quarter-degree window 0..40N (or S) about a vortex: published thresholds, few cells.
+/// The regional quarter-degree window 0..40N (or S) around a vortex: published thresholds with few cells.
 fn quarter_degree(vortex: &Vortex) -> Arc<LatLonGrid> {
     let step = 180.0 / 767.0;
     let south = if vortex.lat_deg > 0.0 { -5.0 } else { -35.0 };
@@ -54,7 +54,7 @@ fn a_hurricane_is_found_where_it_is_in_either_hemisphere_and_on_the_seam() {
         assert!((found[0].min_psl_pa - 97_000.0).abs() < 40.0, "{found:?}");
         assert!((found[0].max_wind_m_s - 32.0).abs() < 1.0, "{found:?}");
         assert!(found[0].vorticity_per_s > 5e-4 && is_storm(&found[0]));
-        // Means of 220 and 268 K, and 12,300 m, with what the core adds and latitude takes.
+        // Means of 220 and 268 K, and 12,300 m, plus the core's contribution, minus that of latitude.
         let cold = (lat_deg / 90.0).powi(2);
         let temperature_k = found[0].core_temperature_k.unwrap();
         assert!((temperature_k - (248.0 - 15.0 * cold)).abs() < 0.1);
@@ -121,7 +121,7 @@ fn each_criterion_alone_decides() {
         ..good
     });
     assert!(!apart[0].warm_core && !apart[0].thick_core, "{apart:?}");
-    // Vorticity suffices on a smaller scale, wind does not.
+    // At a smaller scale, vorticity suffices, but not the wind.
     let breeze = find(Vortex {
         wind_m_s: 19.0,
         radius_km: 60.0,
@@ -133,11 +133,11 @@ fn each_criterion_alone_decides() {
     );
 }
 
-/// What decides about the hurricane above if one number of the recipe is another.
+/// Varies one threshold at a time: is the vortex above still found, and are its cores warm and thick?
 #[test]
 fn each_threshold_is_that_of_its_own_criterion() {
     let good = Vortex::default();
-    // Warm core and greatest thickness a degree and a half north of the low.
+    // Warm core and thickness maximum one and a half degrees north of the low.
     let apart = Vortex {
         core_offset_deg: 1.5,
         ..good
@@ -147,20 +147,20 @@ fn each_threshold_is_that_of_its_own_criterion() {
         ..good
     };
     type Change = fn(&mut TcThresholds);
-    // The cores of what is found: warm, thick.
+    // Expected warm core and thick core, if found.
     let cases: [(Vortex, Change, Option<[bool; 2]>); 11] = [
         (good, |t| t.max_latitude_deg = 16.0, Some([true, true])),
         (good, |t| t.max_latitude_deg = 14.0, None),
         (south, |t| t.max_latitude_deg = 16.0, Some([true, true])),
         (south, |t| t.max_latitude_deg = 14.0, None),
-        // 97,000 Pa are in its centre.
+        // Its central pressure is 97,000 Pa.
         (
             good,
             |t| t.min_credible_pressure_pa = 96_900.0,
             Some([true, true]),
         ),
         (good, |t| t.min_credible_pressure_pa = 97_500.0, None),
-        // No place on the diagonals is as near.
+        // No sample on the diagonals is that close.
         (good, |t| t.pressure_radius_deg = 1.2, None),
         (good, |t| t.warm_core_radius_deg = 1.2, Some([false, true])),
         (good, |t| t.thickness_radius_deg = 1.2, Some([true, false])),
@@ -194,7 +194,7 @@ fn lows_are_told_apart_by_latitude_core_and_wind() {
         depth_pa: 1500.0,
         ..large()
     };
-    // Temperature and thickness fall off polewards by themselves: a core that stands out at 45 degrees.
+    // Temperature and thickness decrease poleward in the background, so at 45 degrees the core must be stronger.
     let strong = Vortex {
         warm_k: 8.0,
         thick_m: 500.0,
@@ -211,7 +211,7 @@ fn lows_are_told_apart_by_latitude_core_and_wind() {
         (count(&lows.extratropical), count(&lows.depressions))
     };
     for (vortex, expected) in [
-        // From 30 to 80 degrees, and not with a warm core and a thick one.
+        // From 30 to 80 degrees, and without both a warm and a thick core.
         (at(cold, 45.2), (1, 0)),
         (at(cold, -45.2), (1, 0)),
         (at(cold, 32.2), (1, 0)),
@@ -282,7 +282,7 @@ fn one_degree() -> (Arc<LatLonGrid>, Labeller) {
     (grid, labeller)
 }
 
-/// A vortex that a two-degree grid holds.
+/// A vortex large enough for a two-degree grid.
 fn large() -> Vortex {
     Vortex {
         radius_km: 200.0,
@@ -301,7 +301,7 @@ fn roll(snapshot: &Snapshot, shift: usize) -> Snapshot {
     }
 }
 
-/// A world with two storms and two rivers at mid latitudes.
+/// Fields with two storms and two mid-latitude rivers.
 fn stormy(grid: &Arc<LatLonGrid>, lon_deg: f64) -> Snapshot {
     let south = Vortex {
         lat_deg: -18.0,
@@ -376,7 +376,7 @@ fn storms_and_rivers_are_masked_and_described() {
     }
 }
 
-/// At 2.5 degrees no circle around a storm has the wind that is left of a storm's in its strongest cell.
+/// At 2.5 degrees, no circle around a storm reaches the scaled wind of a storm; its strongest cell does.
 #[test]
 fn a_storm_of_a_coarse_grid_is_boxed_as_one() {
     let grid = Arc::new(LatLonGrid::global(73, 144).unwrap());
@@ -405,7 +405,7 @@ fn a_storm_of_a_coarse_grid_is_boxed_as_one() {
     }
 }
 
-/// On a fine grid the wind of the vortex alone counts, without the flow that carries it.
+/// On a fine grid only the wind of the vortex itself counts, without the flow that carries it.
 #[test]
 fn a_weak_vortex_in_a_strong_flow_is_boxed_as_a_depression() {
     for (wind_m_s, flow_m_s, class) in [
@@ -440,7 +440,7 @@ fn cyclones_override_rivers() {
         }],
         time(0),
     );
-    // A moist band right through the storm.
+    // A moist band through the middle of the storm.
     for ((k, j, i), value) in snapshot.fields.indexed_iter_mut() {
         let (north, east) = (grid.lat_deg()[j] - 31.0, grid.lon_deg()[i] - 210.0);
         if k == 0 && (north - east).abs() < 5.0 && north.abs() < 14.0 {
@@ -484,7 +484,7 @@ fn missing_fields_and_other_grids_are_named() {
         .masks(&world(&other, &[], time(0)), &[])
         .unwrap_err();
     assert!(error.to_string().contains("91 x 180"), "{error}");
-    // All missing: nothing found, nothing broken.
+    // All values missing: nothing is found, and nothing fails.
     snapshot.fields.fill(f32::NAN);
     assert!(labeller.candidates(&snapshot).unwrap().is_empty());
     assert_eq!(labeller.masks(&snapshot, &[]).unwrap().objects, []);
@@ -494,7 +494,7 @@ fn missing_fields_and_other_grids_are_named() {
 fn a_series_is_labelled_by_its_tracks_whatever_the_number_of_threads() {
     let (grid, labeller) = one_degree();
     let read = |index: usize, _: Pass| -> Result<Snapshot, ClimateError> {
-        // Seventeen steps of three hours westward over the seam; another storm for the first five only.
+        // Seventeen three-hourly steps westward across the seam; a second storm only for the first five.
         let hours = 3 * index as i64;
         let lon_deg = (4.0 - 0.6 * index as f64).rem_euclid(360.0);
         let mut storms = vec![Vortex { lon_deg, ..large() }];
@@ -541,7 +541,7 @@ fn a_series_is_labelled_by_its_tracks_whatever_the_number_of_threads() {
         assert_eq!(storms.count(), 1);
     }
     assert_eq!((summary, got), run(1));
-    // Too short for two days: both stand, untracked.
+    // Shorter than two days: both are accepted untracked.
     let mut at_once = Vec::new();
     let each = |_, labelled: LabelledSnapshot| {
         at_once.push(labelled.objects.len());

@@ -1,4 +1,4 @@
-//! Movies: as many pictures as times, with masks, boxes and trails where they belong.
+//! Movies have one picture per time, with masks, boxes and trails in the right places.
 
 mod made_up;
 
@@ -18,7 +18,7 @@ const CYCLONE: [u8; 3] = [0xf2, 0x3d, 0x93];
 const EXTRATROPICAL: [u8; 3] = [0x5c, 0xc8, 0xff];
 const WHITE: [u8; 3] = [255; 3];
 
-/// The pictures of a file as rows of colours, and the hundredths of a second that each is shown.
+/// The pictures of a file as rows of colours, and their duration in hundredths of a second.
 fn pictures(path: &Path) -> (Vec<Array2<[u8; 3]>>, Option<u32>) {
     let mut decoder = png::Decoder::new(BufReader::new(fs::File::open(path).unwrap()));
     decoder.set_transformations(png::Transformations::EXPAND | png::Transformations::ALPHA);
@@ -92,7 +92,7 @@ fn a_storm_is_painted_where_it_is_and_moves() {
     assert_eq!(file.finish().unwrap(), 2);
     let (found, delay) = pictures(&path);
     assert_eq!((found.len(), delay), (2, Some(20)));
-    // The centre of the map is 180°E: 90°E is a quarter from the left, 200°E at 200 of 360.
+    // The map is centred on 180°E: 90°E is a quarter from the left, 200°E at 200 of 360.
     for (picture, column) in found.iter().zip([60.0, 240.0 * 200.0 / 360.0]) {
         let places: Vec<(usize, usize)> = picture
             .indexed_iter()
@@ -113,7 +113,7 @@ fn a_storm_is_painted_where_it_is_and_moves() {
             "15°N is row 50 of 120"
         );
     }
-    // The box crosses 0°E, the seam of this map: it is drawn on both sides, at its time alone.
+    // The box crosses 0°E, the seam of this map: it is drawn on both sides, but only at its own time.
     let edges = |picture: &Array2<[u8; 3]>, columns: std::ops::Range<usize>| {
         let inside = picture
             .indexed_iter()
@@ -163,13 +163,13 @@ fn trails_follow_the_tracks_and_numbered_pictures_are_the_same() {
     for (index, expected) in moving.iter().enumerate() {
         let still = pictures(&numbered.join(format!("frame-{:05}.png", index + 1))).0;
         assert_eq!(&still[0], expected);
-        // The time and the title stand in the corners.
+        // The time and the title are in the corners.
         let corner = expected.slice(ndarray::s![0..20, 0..120]);
         assert!(corner.iter().filter(|pixel| **pixel == WHITE).count() > 60);
     }
     assert_ne!(moving[0], moving[2]);
     assert_eq!(fs::read_dir(&numbered).unwrap().count(), 3);
-    // A shorter movie takes the place of a longer one.
+    // A shorter movie replaces a longer one.
     let mut file = movie.file(&numbered, 1).unwrap();
     file.add(&movie.paint(&Frame::new(time)).unwrap()).unwrap();
     file.finish().unwrap();
@@ -228,11 +228,11 @@ fn a_wide_picture_says_what_its_colours_and_lines_are() {
     }
     file.finish().unwrap();
     let (found, _) = pictures(&path);
-    // Without a mask no class is named; two sources have lines of their own.
+    // Without a mask no class is listed; two sources each have an entry.
     let squares: Vec<usize> = found.iter().map(|p| count(p, CYCLONE)).collect();
     assert_eq!(squares, [0, 14 * 14, 14 * 14], "seven dots of two pixels");
     assert!(count(&found[2], WHITE) > count(&found[1], WHITE));
-    // The field's colours stand below on the right although the field is dark.
+    // The colour scale is at the lower right even though the field is dark.
     let bright = |picture: &Array2<[u8; 3]>| {
         let places = picture
             .indexed_iter()
@@ -244,7 +244,7 @@ fn a_wide_picture_says_what_its_colours_and_lines_are() {
     assert_eq!(bright(&found[1]), 0);
 }
 
-/// Those of a detector beside a network's masks would else be one more network.
+/// Otherwise a detector's boxes next to a network's masks would appear as another network.
 #[test]
 fn boxes_are_called_by_a_name_of_their_own() {
     let grid = Arc::new(LatLonGrid::global(60, 120).unwrap());

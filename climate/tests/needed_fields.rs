@@ -1,4 +1,4 @@
-//! docs/input.md names the channels that the rules read, docs/events.md the columns of the tables.
+//! docs/input.md lists the channels that the rules read, docs/events.md the columns of the tables.
 
 use squall_climate::detect::Method;
 use squall_climate::table::{EVENT_COLUMNS, TRACK_COLUMNS};

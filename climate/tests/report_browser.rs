@@ -1,4 +1,4 @@
-//! The browser of events: what is on the page is what was found, boxes are events, and a century fits.
+//! The event browser: the page contains exactly what was found, boxes are events, and a century fits.
 
 mod made_up;
 mod unpack;
@@ -50,7 +50,7 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
     let start = World::new(24, 48, 40).start;
     for (finder, source) in sources.iter().enumerate() {
         for track in &source.tracks {
-            // Boxes call tropical cyclones 1 and rivers 3.
+            // Boxes use code 1 for tropical cyclones and 3 for rivers.
             let class = if track.class == Class::TropicalCyclone {
                 1
             } else {
@@ -91,7 +91,7 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
                 let first = event.max_wind_m_s.or(event.max_tmq_kg_m2).unwrap();
                 let found = known(point[3] as u64, 0.5).unwrap();
                 assert!((found - first).abs() <= 0.2501, "{found} for {first}");
-                // Pressure of cyclones, hPa, and length of rivers, km.
+                // Pressure of cyclones in hPa, and length of rivers in km.
                 let (second, step) = match event.min_psl_pa {
                     Some(pa) => (pa / 100.0, 0.5),
                     None => (event.length_km, 20.0),
@@ -109,7 +109,7 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
     }
 }
 
-/// Best tracks and tables of other tools have no areas: an unknown one is not one of a square kilometre.
+/// Best tracks and tables of other tools lack areas: an unknown area is not one of a square kilometre.
 #[test]
 fn what_has_no_area_has_none_on_the_page() {
     let world = World::new(24, 48, 40);
@@ -162,7 +162,7 @@ fn a_category_and_a_basin_are_those_of_the_tables() {
     );
 }
 
-/// Boxes of a table.
+/// Parses the boxes of a table.
 fn boxes_of(rows: &str) -> BoxFrames {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("boxes.csv");
@@ -228,7 +228,7 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
          extratropical_cyclone,1995-08-05T06:00:00,354,40,14,50,0.8,\n\
          tropical_cyclone,1995-08-05T06:00:00,100,10,110,20,0.3,\n",
     );
-    // What `squall events` makes of them: the centre is where the pressure is lowest, not the middle of the box.
+    // The events that `squall events` makes from them: their centre is the pressure minimum, not the middle of the box.
     let mut events: Vec<Event> = Vec::new();
     for frame in &frames.frames()[..2] {
         let fields = EventFields::default();
@@ -241,7 +241,7 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
         }));
     }
     let tracks = track::from_events(&events);
-    // Another low was seen once, so that it has no track: its box is drawn all the same.
+    // Another low was only seen once and has no track: its box is still drawn.
     events.push(Event {
         track_id: None,
         west_deg: 60.0,
@@ -254,7 +254,7 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
     let boxes = BoxSource::new(SourceKind::Network, "detector", frames).at_least(0.5);
     assert_eq!(boxes.left_out, Some((0.5, 1)));
     input.boxes.push(boxes.followed_by(SourceKind::Network));
-    // Boxes that nobody followed are finders behind the sources.
+    // Untracked sources of boxes are finders after the sources of events.
     let others = boxes_of("tropical_cyclone,1995-08-05T06:00:00,100,10,110,20,,\n");
     input
         .boxes
@@ -296,13 +296,13 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
     assert_eq!(known(page.rows[14][row], 1.0), Some(90.0));
     assert_eq!(known(page.rows[7][row], 1.0), None, "no category");
     let points = page.points_of(row);
-    // The middle of the box, its wind in half metres a second, its sides.
+    // The middle of the box, its wind in units of 0.5 m/s, its sides.
     assert_eq!((points[0][1], points[1][2]), (450, 40));
     assert_eq!(known(points[0][3] as u64, 0.5), Some(22.5));
     assert_eq!((points[0][6], points[0][7]), (201, 101));
 }
 
-/// A century of storms, six-hourly: about 90 cyclones and 900 rivers a year.
+/// A century of six-hourly storms: about 90 cyclones and 900 rivers per year.
 fn century(years: i64) -> Vec<Event> {
     let start = Time::new(Calendar::NoLeap, 1901, 1, 1, 0, 0, 0).unwrap();
     let mut dice = Dice(5);
@@ -378,7 +378,7 @@ fn relatives_and_landfall_of_a_track_are_on_the_page() {
     let html = ReportBuilder::new(input).unwrap().html().unwrap();
     let page = unpack(&html);
     assert_eq!(page.len(), 1);
-    // Two steps of six hours after the start, south of the equator, in hPa.
+    // Two six-hour steps after the start, south of the equator, in hPa.
     for (column, step, expected) in [
         (12, 10.0, length),
         (15, 1.0, 2.0),
@@ -392,7 +392,7 @@ fn relatives_and_landfall_of_a_track_are_on_the_page() {
         let apart = (found - expected).abs();
         assert!(apart <= 0.5001 * step, "column {column}: {found}");
     }
-    // The second of three origins and of three fates; relatives by how far before it they are.
+    // The second of three origins and of three fates; related tracks are stored as differences of their numbers.
     assert_eq!((page.rows[21][0], page.rows[22][0]), (2, 2));
     let before = [23, 24].map(|column| unfold(page.rows[column][0]));
     assert_eq!(before, [7 - 3, 7 - 9]);
@@ -433,13 +433,13 @@ fn a_century_of_events_is_a_page_of_less_than_15_megabytes() {
         bytes <= most_events && bytes > most_events / 3,
         "{bytes} bytes of events"
     );
-    // Pictures of a fine grid may be larger than these: as large as they may become.
+    // Pictures of a fine grid may be larger than these, up to their limit.
     let pictures = element(&html, "data")["frames"].to_string().len();
     assert!(pictures > 100_000, "{pictures}");
     let worst = html.len() - pictures.min(most_pictures) + most_pictures;
     assert!(worst < 15_000_000, "{worst} bytes; {} as it is", html.len());
     assert!(html.len() < worst);
-    // Every event is in the table; of lives, what the page says.
+    // Every event is in the table; lives are thinned as the page states.
     let page = unpack(&html);
     assert_eq!(page.len(), all_tracks);
     let points = head["points"].as_u64().unwrap() as usize;
@@ -490,7 +490,7 @@ fn a_small_room_takes_points_first_and_then_the_weakest() {
         "{sizes:?}"
     );
     assert!(text.contains(" are listed: ") == (fewer.len() < all.len()));
-    // Every life keeps its first and last point and its strongest.
+    // Every life keeps its first, last and strongest point.
     for row in (0..all.len()).step_by(37) {
         let (whole, kept) = (all.points_of(row), fewer.points_of(row));
         assert_eq!(

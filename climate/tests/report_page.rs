@@ -1,4 +1,4 @@
-//! The page: whole, self-contained, well-formed, and honest about what is missing.
+//! The page is complete, self-contained and well-formed, and states what is missing.
 
 mod made_up;
 
@@ -13,7 +13,7 @@ use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A report of `times` of a small world as `kinds` see it.
+/// A report on `times` of a small synthetic world with sources of these `kinds`.
 fn report(times: usize, kinds: &[SourceKind], options: ReportOptions) -> ReportBuilder {
     let world = World::new(48, 96, times);
     let mut input = ReportInput::new("A <small> world & its storms", world.grid.clone());
@@ -55,7 +55,7 @@ fn data(html: &str) -> serde_json::Value {
     serde_json::from_str(&html[start..end]).expect("valid JSON")
 }
 
-/// Tags in order as (name, attributes), without the contents of scripts and styles; panics at an unquoted `<`.
+/// Tags in order as (name, attributes), without the content of scripts and styles; panics at an unquoted `<`.
 fn tags(html: &str) -> Vec<(String, String)> {
     let mut out = Vec::new();
     let mut rest = html;
@@ -86,7 +86,7 @@ fn tags(html: &str) -> Vec<(String, String)> {
 }
 
 fn check_page(html: &str) {
-    // Tags close in the order in which they open.
+    // Tags must close in reverse order of opening.
     let mut open = Vec::new();
     let mut ids = BTreeSet::new();
     for (name, attributes) in tags(html) {
@@ -135,7 +135,7 @@ fn check_page(html: &str) {
         let id = target.split('"').next().unwrap();
         assert!(ids.contains(id), "#{id} leads nowhere");
     }
-    // No network: no address, no import, no eval.
+    // No network access: no address, no import, no eval.
     for forbidden in [
         "http://",
         "https://",
@@ -151,7 +151,7 @@ fn check_page(html: &str) {
     assert!(html.contains("default-src 'none'"));
 }
 
-/// Tracks of one source stand beside objects of another only with a word on it.
+/// Tracks of one source next to objects of another need a caveat.
 #[test]
 fn tracks_and_objects_are_not_counted_alike() {
     let world = World::new(48, 96, 40);
@@ -197,7 +197,7 @@ fn a_full_report_is_well_formed_and_complete() {
     assert!(html.contains("A &lt;small&gt; world &amp; its storms"));
     assert!(html.contains("threshold = 1 # &lt; 2"));
     assert!(html.contains("All 40 times that were given for the map."));
-    // Three-hourly: the last time is as long as the others.
+    // Three-hourly: the last time represents as much as the others.
     assert!(html.contains("The data cover 5.0 days"));
     let data = data(&html);
     assert_eq!(data["frames"].as_array().unwrap().len(), 40);
@@ -205,7 +205,7 @@ fn a_full_report_is_well_formed_and_complete() {
     assert_eq!(data["sources"][0]["label"], "Heuristic</script>");
     assert_eq!(data["shape"], serde_json::json!([48, 96]));
     assert!(data["frames"][3]["n"][0][1].as_u64().unwrap() > 0);
-    // The second source's masks hold the heuristic's: their IoU is the ratio of the areas.
+    // The second source's masks contain the heuristic's: their IoU is the ratio of the areas.
     let agreement = builder.agreement();
     assert_eq!(agreement.len(), 6);
     let rivers = agreement[0].total[1];
@@ -235,12 +235,12 @@ fn a_page_takes_any_number_of_sources() {
     );
     let masks = data["frames"][3]["m"].as_array().unwrap();
     assert!(masks.len() == 6 && masks.iter().all(|mask| mask.is_string()));
-    // All pairs are in the table; charts show the first against each other one.
+    // All pairs are in the table; charts compare the first source with each other one.
     assert_eq!(builder.agreement().len(), 15);
     assert_eq!(html.matches(" over time</figcaption>").count(), 5);
 }
 
-/// The numbers at the top are those of the tables.
+/// The numbers at the top equal those of the tables.
 #[test]
 fn the_summary_tells_the_strongest_and_the_longest() {
     let world = World::new(48, 96, 40);
@@ -274,7 +274,7 @@ fn the_summary_tells_the_strongest_and_the_longest() {
 
 /// Sections, headings and captions in order, and the controls with an id.
 fn outline(html: &str) -> String {
-    // Without the script, which has markup of its own.
+    // Without the scripts, which contain markup of their own.
     let html = html.split("<script>").next().unwrap_or("");
     let mut out = String::new();
     let text = |after: &str| after[..after.find("</").unwrap_or(0)].to_string();
@@ -346,7 +346,7 @@ fn frames_are_thinned_and_the_page_says_so() {
     assert!(data(&thin)["frames"].as_array().unwrap().len() < 15);
 }
 
-/// A page without events of quiet six-hourly times from the start of a noleap year.
+/// A page of quiet six-hourly times without events, from the start of a noleap year.
 fn quiet(start: Time, times: i64, max_frames: usize) -> String {
     let grid = Arc::new(LatLonGrid::global(4, 8).unwrap());
     let mask = Array2::zeros(grid.shape());
@@ -404,7 +404,7 @@ fn categories_name_the_wind_that_they_rest_on() {
     assert!(html.contains(&format!("Categories of the truth {of_vortices}")));
 }
 
-/// A rank by the stand-in for vapour transport was shown as any other.
+/// Ranks by the proxy of vapour transport used to be shown like any other rank.
 #[test]
 fn ranks_by_a_proxy_are_called_so() {
     let world = World::new(48, 96, 8);
@@ -429,7 +429,7 @@ fn ranks_by_a_proxy_are_called_so() {
     assert_eq!(has(&page(Some(856.0))), [false; 2]);
 }
 
-/// The number of river tracks was told as if it were one of rivers.
+/// The number of river tracks used to be presented as a number of rivers.
 #[test]
 fn rivers_in_pieces_are_called_so() {
     let world = World::new(48, 96, 8);
@@ -448,7 +448,7 @@ fn rivers_in_pieces_are_called_so() {
     assert!(!page(None).contains("pieces between mergers"));
 }
 
-/// Best tracks of early years and boxes often have no wind: their storms are not all tropical storms.
+/// Best tracks of early years and boxes often lack winds: their storms must not all count as tropical storms.
 #[test]
 fn storms_of_unknown_wind_have_a_colour_of_their_own() {
     let world = World::new(48, 96, 40);
@@ -496,7 +496,7 @@ fn the_mean_number_of_events_is_of_the_times_of_their_source() {
         html[start..end].parse().unwrap()
     };
     let (all, own) = (mean(&page(None)), mean(&page(Some(40))));
-    // Both are given with two digits.
+    // Both have two digits.
     assert!((all / own / 4.0 - 1.0).abs() < 0.11, "{all} {own}");
     assert!(!page(Some(1)).contains("present at an average time"));
 }

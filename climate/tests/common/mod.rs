@@ -1,5 +1,5 @@
-//! Analytic worlds for the label tests: a calm background with one warm-core vortex and, if wanted, a moist filament.
-//! And all methods over a series, from its first time to its last.
+//! Synthetic fields for the label tests: a calm background with one warm-core vortex and an optional moist filament.
+//! Also runs all methods over a whole series.
 #![allow(dead_code)] // each test file uses its part
 
 use ndarray::{Array3, Axis};
@@ -10,7 +10,7 @@ use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, LatLonGrid, Snapshot, Time, Variable};
 use std::sync::Arc;
 
-/// A vortex: winds 2x/(1+x²), a Gaussian low, warm core and thickness maximum.
+/// A vortex: winds 2x/(1+x²), a Gaussian low, a warm core and a thickness maximum.
 #[derive(Debug, Clone, Copy)]
 pub struct Vortex {
     pub lat_deg: f64,
@@ -44,7 +44,7 @@ pub fn time(hours: i64) -> Time {
     start.add_seconds(hours * 3600)
 }
 
-/// All channels of a world with the given vortices.
+/// All channels of fields with the given vortices.
 pub fn world(grid: &Arc<LatLonGrid>, vortices: &[Vortex], time: Time) -> Snapshot {
     let (rows, columns) = grid.shape();
     let mut fields = Array3::zeros((Variable::CHANNELS.len(), rows, columns));
@@ -101,7 +101,7 @@ fn cell(lat: f64, lon: f64, vortices: &[Vortex]) -> impl Fn(Variable) -> f64 {
     }
 }
 
-/// The snapshot without the channels that are not among these.
+/// The snapshot restricted to these channels.
 pub fn only(snapshot: &Snapshot, channels: &[Variable]) -> Snapshot {
     let has = |&k: &usize| channels.contains(&snapshot.variables[k]);
     let kept: Vec<usize> = (0..snapshot.variables.len()).filter(has).collect();
@@ -112,8 +112,8 @@ pub fn only(snapshot: &Snapshot, channels: &[Variable]) -> Snapshot {
     }
 }
 
-/// Both passes of methods over a series; `each` receives the labels of all methods in order of time. One summary per
-/// method.
+/// Runs both passes of several methods over a series; `each` receives the labels of all methods in order of time.
+/// Returns one summary per method.
 pub fn detect_series<E>(
     detectors: &[Detector],
     count: usize,

@@ -1,4 +1,5 @@
-//! Made-up smooth weather for the report's example and tests: no physics, but realistic places, sizes and lives.
+//! Smooth synthetic weather for the report's example and tests: no physics, but realistic positions, sizes and
+//! lifetimes.
 
 #![allow(dead_code)] // each test file uses its part
 
@@ -10,7 +11,7 @@ use squall_data::grid::{distance_km, lon_difference_deg};
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::sync::Arc;
 
-/// A sequence of numbers in [0, 1) that looks random (SplitMix64).
+/// A pseudo-random generator of numbers in [0, 1) (SplitMix64).
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -27,7 +28,7 @@ impl Dice {
     }
 }
 
-/// One storm or river, from its birth to its end.
+/// One storm or river from genesis to lysis.
 struct Storm {
     id: u64,
     class: Class,
@@ -41,7 +42,7 @@ struct Storm {
 }
 
 impl Storm {
-    /// Latitude, longitude, and strength from 0 to 1, at an hour; `None` outside its life.
+    /// Latitude, longitude, and strength from 0 to 1 at an hour; `None` outside its lifetime.
     fn at(&self, hour: f64) -> Option<(f64, f64, f64)> {
         let age = (hour - self.start_h) / self.life_h;
         if !(0.0..=1.0).contains(&age) {
@@ -64,7 +65,7 @@ impl Storm {
     }
 }
 
-/// A made-up world.
+/// A synthetic world.
 pub struct World {
     pub grid: Arc<LatLonGrid>,
     pub start: Time,
@@ -83,14 +84,14 @@ pub struct Weather {
 }
 
 impl World {
-    /// Three-hourly weather from 5 August 1995 of the noleap calendar.
+    /// Three-hourly weather from 5 August 1995 in the noleap calendar.
     pub fn new(rows: usize, columns: usize, times: usize) -> Self {
         let grid = Arc::new(LatLonGrid::global(rows, columns).unwrap());
         let start = Time::new(Calendar::NoLeap, 1995, 8, 5, 0, 0, 0).unwrap();
         let hours = 3.0 * times as f64;
         let mut dice = Dice(7);
         let mut storms = Vec::new();
-        // Latitude, western and eastern end of the places where cyclones are born, and how many per 30 days.
+        // Latitude, western and eastern bound of the regions of cyclone genesis, and number per 30 days.
         let births = [
             (14.0, 125.0, 165.0, 6.0),
             (12.5, 240.0, 262.0, 5.0),
@@ -176,7 +177,7 @@ impl World {
         out
     }
 
-    /// What a source would have drawn instead of the truth: shifted and thresholded a little differently.
+    /// The mask of a source other than the truth: shifted and thresholded slightly differently.
     pub fn seen_by(&self, truth: &Array2<u8>, kind: SourceKind) -> Array2<u8> {
         let (rows, columns) = truth.dim();
         let reach: isize = match kind {
@@ -198,7 +199,7 @@ impl World {
         })
     }
 
-    /// Events and tracks of a source; each source but the truth misses some.
+    /// Events and tracks of a source; every source except the truth misses some.
     pub fn found_by(&self, kind: SourceKind) -> (Vec<Event>, Vec<Track>) {
         let number = match kind {
             SourceKind::Heuristic => 0,

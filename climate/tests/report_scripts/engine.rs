@@ -1,4 +1,4 @@
-//! A page in a JavaScript engine, with `dom.js` for a browser and `hands.js` for its reader.
+//! Runs a page in a JavaScript engine, with `dom.js` as the browser and `hands.js` as the reader.
 
 use flate2::read::ZlibDecoder;
 use rquickjs::{CatchResultExt, Coerced, Context, FromJs, Function, Runtime};
@@ -7,24 +7,24 @@ use std::cell::RefCell;
 use std::io::{Cursor, Read as _};
 use std::rc::Rc;
 
-/// The parts of a page that are its own scripts, not data.
+/// Parses the page and evaluates to its own scripts, without its data.
 const SCRIPTS: &str = "parse(html, page);
     page.querySelectorAll('script').filter((s) => !s.type).map((s) => s.textContent).join('')";
 
 /// An open page.
 pub struct Browser {
     context: Context,
-    /// What was thrown where nothing caught it.
+    /// Uncaught exceptions.
     thrown: Rc<RefCell<Vec<String>>>,
 }
 
 impl Browser {
-    /// The page with its scripts run.
+    /// Opens the page and runs its scripts.
     pub fn open(html: &str) -> Self {
         Self::open_after("", html)
     }
 
-    /// The same in a browser on which some code was run before.
+    /// The same, after running code in the browser.
     pub fn open_after(before: &str, html: &str) -> Self {
         let runtime = Runtime::new().expect("an engine");
         let thrown = Rc::new(RefCell::new(Vec::new()));
@@ -56,7 +56,7 @@ impl Browser {
         browser
     }
 
-    /// Runs code, and all that waits for it.
+    /// Runs code, and all jobs that it queues.
     pub fn does(&self, code: &str) {
         self.run::<()>(code);
         let runtime = self.context.runtime();
@@ -68,7 +68,7 @@ impl Browser {
     }
 
     /// # Panics
-    /// If an expression has another value, where `undefined` is null.
+    /// If an expression has another value; `undefined` counts as null.
     #[track_caller]
     pub fn shows(&self, expression: &str, expected: Value) {
         let text: String = self.run(&format!("JSON.stringify(({expression}) ?? null)"));
@@ -87,7 +87,7 @@ impl Browser {
 fn inflate(bytes: Vec<u8>) -> Vec<u8> {
     let mut out = Vec::new();
     let mut decoder = ZlibDecoder::new(bytes.as_slice());
-    // What is damaged ends early, and the script sees that.
+    // Damaged data end early, which the script notices.
     let _ = decoder.read_to_end(&mut out);
     out
 }

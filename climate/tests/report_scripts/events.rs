@@ -1,4 +1,4 @@
-//! The table of events, and the life of one of them.
+//! The table of events, and the life of a single event.
 
 use crate::engine::Browser;
 use crate::pages::{day, found, grid};
@@ -23,7 +23,7 @@ fn filters_leave_what_they_name() {
         ("finder", "1", vec![low, boxed]),
         ("season", "2", vec![first, third, low, river, boxed]),
         ("season", "0", vec![]),
-        // Whose strength is not known is not strong.
+        // Events of unknown strength do not count as strong.
         ("category", "2", vec![first]),
         ("from", "1996", vec![]),
         ("to", "1995", vec![first, third, low, river, boxed]),
@@ -85,12 +85,12 @@ fn rows_have_the_numbers_of_the_other_tables() {
             "10\u{202f}900"
         ]),
     );
-    // A river is in no basin of cyclones.
+    // Rivers have no cyclone basin.
     page.shows(
         "cell(rows()[names().indexOf('Atmospheric river 2')], 'Basin')",
         json!("180–109°W north"),
     );
-    // Nothing is known of the second.
+    // The second event has no known properties.
     page.shows(
         "['Strength', 'Wind', 'Pressure', 'Water', 'Area'].map((h) => cell(rows()[1], h))",
         json!(["–", "–", "–", "–", "–"]),
@@ -122,7 +122,7 @@ fn the_life_of_an_event_says_what_is_known_at_each_time() {
         "[by('life').open, text('life-name')]",
         json!([true, "Tropical cyclone 1"]),
     );
-    // It opens where the wind is strongest; the pressure is not known then.
+    // It opens at the time of the strongest wind, when the pressure is unknown.
     page.shows(
         "[by('life-time').value, by('life-time').max]",
         json!(["1", 2]),
@@ -137,7 +137,7 @@ fn the_life_of_an_event_says_what_is_known_at_each_time() {
         json!(true),
     );
     page.shows("charts().length", json!(4));
-    // Three values of wind are joined, two of pressure with none between them are not, but each is seen.
+    // Three wind values are connected; two pressure values with a gap in between are separate dots.
     page.shows(
         "[line('Wind'), line('Pressure')].map((d) => d.replace(/[^ML]/g, ''))",
         json!(["MLL", "MM"]),
@@ -158,7 +158,7 @@ fn the_life_of_an_event_says_what_is_known_at_each_time() {
         "[text('life-name'), text('life-now')]",
         json!(["Tropical cyclone 3", "5 Aug 1995, 00:00 · 15.0°N 140.0°E"]),
     );
-    // Of two times there is one speed.
+    // Two times give one speed.
     page.shows(
         "charts().map((c) => c.querySelectorAll('circle').length)",
         json!([1]),
@@ -208,7 +208,7 @@ fn an_old_browser_is_told_from_no_events() {
         "text('found').startsWith('This browser cannot unpack the events')",
         json!(true),
     );
-    // The map goes on with its pictures.
+    // The map continues with its own pictures.
     page.shows("time()", json!(["5 Aug 1995, 06:00", "2 of 3", "1"]));
 }
 

@@ -1,4 +1,4 @@
-//! The scripts of a page, run by a small JavaScript engine: what the page shows, and what it does when it is used.
+//! The scripts of a page in a small JavaScript engine: its content, and its reactions to use.
 
 mod engine;
 mod events;

@@ -10,7 +10,7 @@ use squall_data::Class;
 #[test]
 fn the_slider_shows_the_pictures_and_boxes_of_its_time() {
     let page = Browser::open(&day());
-    // The middle one of the pictures comes first.
+    // The middle picture is shown first.
     page.shows("time()", json!(["5 Aug 1995, 06:00", "2 of 4", "1"]));
     page.shows("[by('time').max, by('time').disabled]", json!([3, false]));
     page.shows("masks(2)", json!([[400, 100, 430, 120]]));
@@ -59,19 +59,19 @@ fn a_box_over_the_seam_is_drawn_at_both_edges_of_the_map() {
     let page = Browser::open(&day());
     page.does("choose('time', 0)");
     page.shows("boxes(2)", json!([[0, 80, 20, 100], [700, 80, 720, 100]]));
-    // It is in one piece where the map is cut elsewhere.
+    // It is in one piece if the map's seam is elsewhere.
     page.does("choose('centre', 300)");
     page.shows("boxes(2)", json!([[460, 80, 500, 100]]));
 }
 
-/// The outline of a mask begins at the west of its first row, on one side of the picture's seam or the other, and goes
-/// on beyond the edge of the picture.
+/// The outline of a mask starts at the west of its first row, on either side of the picture's seam, and continues
+/// beyond the edge of the picture.
 #[test]
 fn a_mask_over_the_seam_is_drawn_at_both_edges_of_the_map() {
     let page = Browser::open(&day());
     page.does("choose('time', 0)");
     page.shows("masks(1)", json!([[0, 130, 20, 160], [700, 130, 720, 160]]));
-    // Here half a column lies beyond the seam, and the first row is west of it alone.
+    // Here half a column is beyond the seam, and only the first row is west of it.
     let grid = grid(0.0);
     let mut cyclone = mask(&grid, 1, &[12.5, 17.5], &[350.0, 355.0, 0.0, 5.0]);
     cyclone += &mask(&grid, 1, &[22.5], &[350.0, 355.0]);
@@ -108,10 +108,10 @@ fn a_click_opens_the_life_of_what_is_there() {
         page.does(&format!("click('life-close'); press({lon}, {lat})"));
         page.shows(name, found);
     }
-    // A drag is no click.
+    // A drag does not count as a click.
     page.does("at('pointerdown', 170, 0); at('pointermove', 139, 15); at('click', 139, 15)");
     page.shows(name, json!(false));
-    // What the pointer is on is named before it is chosen.
+    // The object under the pointer is named before it is chosen.
     page.shows(
         "tip(139, 15)",
         json!("Tropical cyclone 3 · 15.0°N 139.0°E · TMQ 35.0 kg m⁻²"),
@@ -173,9 +173,9 @@ fn keys_step_through_the_times_and_zoom() {
         page.shows("text('position')", json!(place));
     }
     page.shows("key('ArrowRight').prevented", json!(true));
-    // What belongs to the browser is left to it.
+    // The browser's own shortcuts are not intercepted.
     page.shows("key('0', { ctrlKey: true }).prevented", json!(false));
-    // The middle of the map stays where it is, and what is beside it moves.
+    // The centre of the map stays fixed while its surroundings move.
     page.does("key('+'); key('+')");
     page.shows("tip(180, 0)", json!("0.0°N 180.0°W · TMQ 35.0 kg m⁻²"));
     page.shows("tip(308, 0)", json!("0.0°N 130.0°W · TMQ 35.0 kg m⁻²"));
@@ -218,7 +218,7 @@ fn two_sources_are_compared_cell_by_cell() {
         "[by('difference-legend').hidden, by('layer-0').disabled, text('first-name'), text('second-name')]",
         json!([false, true, "only Heuristic", "only Truth"]),
     );
-    // Both as different classes, both, only the second, none.
+    // Both with different classes, both, only the second, neither.
     page.shows(
         "[102.5, 107.5, 112.5, 117.5].map((lon) => shade(lon, 12.5))",
         json!([
@@ -247,7 +247,7 @@ fn every_figure_has_buttons_that_save_it() {
         "by('canvas').parentElement.querySelectorAll('button').map((b) => b.getAttribute('aria-label')).slice(-1)",
         json!(["Save the map as PNG"]),
     );
-    // So have charts that come later.
+    // Charts added later can be saved, too.
     page.does("rows()[0].querySelector('button').fire('click')");
     page.shows(
         "charts().every((f) => f.querySelectorAll('button').length === 2)",

@@ -1,4 +1,4 @@
-//! Pages of a made-up day, 5 August 1995, six-hourly on five degrees.
+//! Pages of a synthetic day, 5 August 1995, six-hourly on a grid of five degrees.
 
 use ndarray::Array2;
 use squall_climate::report::{BoxSource, Frame, ReportBuilder, ReportInput, Source, SourceKind};
@@ -7,7 +7,7 @@ use squall_data::boxes::{self, BoxFrames};
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::sync::Arc;
 
-/// An extratropical cyclone over the zero meridian, and a tropical one that goes on after the last picture.
+/// An extratropical cyclone across the zero meridian, and a tropical one that continues after the last picture.
 const BOXES: &str = "class,time,west_deg,south_deg,east_deg,north_deg,confidence,track_id
 extratropical_cyclone,1995-08-05T00:00:00,350,40,10,50,0.9,4
 extratropical_cyclone,1995-08-05T06:00:00,356,42,16,52,0.8,4
@@ -17,7 +17,7 @@ tropical_cyclone,1995-08-05T12:00:00,104,11,114,21,,5
 tropical_cyclone,1995-08-05T18:00:00,108,12,118,22,0.6,5
 ";
 
-/// A grid of five degrees whose first column is at a longitude.
+/// A grid of five degrees with this longitude of the first column.
 pub fn grid(first_lon_deg: f64) -> Arc<LatLonGrid> {
     let lat = (0..36).map(|j| -87.5 + 5.0 * f64::from(j)).collect();
     let lon = (0..72)
@@ -26,12 +26,12 @@ pub fn grid(first_lon_deg: f64) -> Arc<LatLonGrid> {
     Arc::new(LatLonGrid::from_axes(lat, lon).unwrap().0)
 }
 
-/// The time of an hour of the day.
+/// The time at an hour of the day.
 pub fn hour(hour: i64) -> Time {
     Time::new(Calendar::NoLeap, 1995, 8, 5, hour, 0, 0).unwrap()
 }
 
-/// A mask of one class in the cells of some latitudes and longitudes.
+/// A mask of one class in cells at these latitudes and longitudes.
 pub fn mask(grid: &LatLonGrid, code: u8, lats: &[f64], lons: &[f64]) -> Array2<u8> {
     let mut mask = Array2::zeros(grid.shape());
     for lat in lats {
@@ -42,7 +42,8 @@ pub fn mask(grid: &LatLonGrid, code: u8, lats: &[f64], lons: &[f64]) -> Array2<u
     mask
 }
 
-/// Precipitable water: at 7.5°N missing at 102.5°E, of the lowest colour at 112.5°E, beyond the highest at 122.5°E.
+/// Precipitable water. At 7.5°N it is missing at 102.5°E, has the lowest colour at 112.5°E and exceeds the highest at
+/// 122.5°E.
 fn water(grid: &LatLonGrid) -> Array2<f32> {
     let mut water = Array2::from_elem(grid.shape(), 35.0);
     for (lon, value) in [(102.5, f32::NAN), (112.5, 0.0), (122.5, 90.0)] {
@@ -75,8 +76,8 @@ fn event(class: Class, id: u64, hours: i64, lat_deg: f64, lon_deg: f64) -> Event
     }
 }
 
-/// Cyclone 1 over the zero meridian, whose pressure is not known in between; river 2; and cyclone 3, of which nothing
-/// is known.
+/// Cyclone 1 across the zero meridian, with unknown pressure in between; river 2; and cyclone 3, with no known
+/// properties.
 fn events() -> Vec<Event> {
     let cyclone = |id: u64, hours, lat, lon, wind, psl| Event {
         max_wind_m_s: wind,
@@ -102,7 +103,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// What was found by rules.
+/// The rules' source of events.
 pub fn found() -> Source {
     let events = events();
     let mut tracks = track::from_events(&events);
@@ -118,7 +119,7 @@ fn tracked_boxes() -> BoxFrames {
     boxes::read(&path, &grid(2.5), Calendar::NoLeap).unwrap()
 }
 
-/// A page of masks by rules: of a cyclone at midnight, of a river at six, of nothing at noon.
+/// A page of the rules' masks: a cyclone at midnight, a river at six, nothing at noon.
 pub fn of_masks(input: ReportInput, cyclone: &Array2<u8>) -> String {
     let grid = input.grid.clone();
     let mut builder = ReportBuilder::new(input).unwrap();
@@ -134,7 +135,7 @@ pub fn of_masks(input: ReportInput, cyclone: &Array2<u8>) -> String {
     builder.html().unwrap()
 }
 
-/// The page of the day: masks, field, events by rules, and boxes of a network that go on after the last picture.
+/// The page of the day: masks, field, events of the rules, and boxes of a network that continue after the last picture.
 pub fn day() -> String {
     let grid = grid(2.5);
     let mut input = ReportInput::new("A day", grid.clone());

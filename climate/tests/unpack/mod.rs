@@ -1,4 +1,4 @@
-//! The events of a page read back, as its script does it, by other code than what wrote them.
+//! Decodes the events of a page like its script, with code independent of the encoder.
 
 use serde_json::Value;
 use std::io::Read as _;
@@ -11,7 +11,7 @@ pub fn element(html: &str, id: &str) -> Value {
     serde_json::from_str(&html[start..end]).expect("valid JSON")
 }
 
-/// The columns of rows and of points.
+/// The decoded columns of rows and of points.
 pub struct Unpacked {
     pub head: Value,
     pub rows: Vec<Vec<u64>>,
@@ -52,12 +52,12 @@ pub fn unpack(html: &str) -> Unpacked {
     Unpacked { head, rows, points }
 }
 
-/// A folded number as a signed one.
+/// Inverse of the zigzag encoding.
 pub fn unfold(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
 
-/// A value in steps, if it is known.
+/// A value in units of `step`; `None` if unknown.
 pub fn known(value: u64, step: f64) -> Option<f64> {
     (value > 0).then(|| (value - 1) as f64 * step)
 }
@@ -67,7 +67,7 @@ impl Unpacked {
         self.rows[0].len()
     }
 
-    /// A column of sums.
+    /// A column of cumulative sums.
     pub fn summed(&self, column: usize) -> Vec<i64> {
         let steps = self.rows[column].iter().map(|v| unfold(*v));
         steps
@@ -78,8 +78,8 @@ impl Unpacked {
             .collect()
     }
 
-    /// The points of a row: units of time, latitude and longitude in tenths of degrees, and the other columns as they
-    /// stand.
+    /// The points of a row: time in units, latitude and longitude in tenths of degrees, and the other columns as
+    /// stored.
     pub fn points_of(&self, row: usize) -> Vec<[i64; 8]> {
         let counts = &self.rows[25];
         let first: u64 = counts[..row].iter().sum();

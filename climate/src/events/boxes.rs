@@ -1,4 +1,4 @@
-//! Turns boxes into events, and describes each by the fields inside it, if there are any.
+//! Converts boxes to events and describes each event by the fields inside its box, if there are any.
 
 use crate::error::Result;
 use crate::events::centre::move_to_lows;
@@ -8,18 +8,20 @@ use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
 use crate::events::{Event, EventDetails};
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 
-/// The events of the boxes of one time, in the order of [`crate::events::extract()`].
+/// Returns one event per box of a time, in the order of [`crate::events::extract()`].
 ///
-/// An event's area and edges are those of its box, its centre is the box's middle (for cyclones the minimum of
-/// sea-level pressure inside, where that is known, which is one box's of a class), its probability the box's
-/// confidence, and its cells, by which the tracker finds overlaps, are those of the grid whose centres lie in the box.
-/// Moisture and vapour transport are extremes over the box, and so are pressure and wind of a river. Those of a cyclone
-/// are of what is within [`crate::events::cyclone_wind_deg`] of its centre: its box is much larger, and may hold other
-/// storms. Blank stays what a box cannot tell (length, width, orientation, rain, and of a river its share over land and
-/// its rank, because most of its box is no river), and pressure and wind of a cyclone whose centre is off a regional
-/// grid. Identities that the boxes came with are kept; a tracker gives its own.
+/// - *Area and edges*: those of the box. *Probability*: the confidence of the box.
+/// - *Centre*: the middle of the box. For cyclones it is a minimum of sea-level pressure inside the box, if pressure is
+///   known and no other box of the class has taken that minimum.
+/// - *Cells*, which the tracker uses for overlaps: the grid cells whose centres lie in the box.
+/// - *Moisture and vapour transport*, and for rivers also pressure and wind: extremes over the box. For cyclones,
+///   pressure and wind are extremes within [`crate::events::cyclone_wind_deg`] of the centre, because the box is much
+///   larger and may contain other storms; they are blank if the centre is off a regional grid.
+/// - *Blank*, because a box does not determine them: length, width, orientation and rain. For rivers also land share
+///   and rank, because most of the box is not river.
+/// - *Track identities* of the boxes are kept until a tracker assigns its own.
 ///
-/// Boxes that lie off a regional grid are left out.
+/// Boxes off a regional grid are skipped.
 ///
 /// # Errors
 /// [`crate::ClimateError::Mismatch`] if grid and fields differ in shape or time; [`crate::ClimateError::Data`] for a
@@ -55,7 +57,7 @@ pub fn from_boxes(
         found.push(DetectedEvent {
             event: Event {
                 track_id: *track_id,
-                ..of_box(geo, inside)
+                ..event_of_box(geo, inside)
             },
             region,
         });
@@ -87,10 +89,10 @@ pub fn from_boxes(
     Ok(in_order(places.into_iter().zip(found).collect()))
 }
 
-/// What a box says, and what the fields say inside it.
-fn of_box(geo: &GeoBox, inside: Event) -> Event {
+/// Combines the properties of a box with those of the fields inside it.
+fn event_of_box(geo: &GeoBox, inside: Event) -> Event {
     let (lat_deg, lon_deg) = geo.centre();
-    // Events have no edge at 360 degrees, and a box around the globe ends a little short of where it began.
+    // Eastern edges are below 360 degrees, and a box around the globe ends slightly short of its western edge.
     let east_deg = match geo.east_deg {
         _ if geo.width_deg() >= 360.0 => (geo.west_deg - 0.001).rem_euclid(360.0),
         east => east.rem_euclid(360.0),
@@ -112,8 +114,8 @@ fn of_box(geo: &GeoBox, inside: Event) -> Event {
     }
 }
 
-/// The cells whose centres lie in a box; of a box between them the one nearest to its middle. None if it lies off the
-/// grid.
+/// The cells whose centres lie in a box. If the box contains no cell centre, the cell nearest to its middle; `None` if
+/// that is off the grid.
 fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     let class = Class::from(geo.class);
     let (rows, columns) = grid.shape();
@@ -124,7 +126,7 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
         let from_west = (grid.lon_deg()[i] - geo.west_deg).rem_euclid(360.0);
         from_west <= geo.width_deg()
     };
-    // At most two stretches: a box crosses the seam once.
+    // At most two ranges: a box crosses the seam at most once.
     let mut stretches: Vec<(u32, u32)> = Vec::new();
     for i in (0..columns).filter(|&i| inside(i)) {
         match stretches.last_mut() {
@@ -147,7 +149,7 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     let bounds = grid.lat_bounds_deg();
     let step_deg = grid.lon_spacing_deg();
     let from_west = (lon - grid.lon_deg()[0] + step_deg / 2.0).rem_euclid(360.0);
-    // Where a regional grid crosses 0°E its last longitude is below its first.
+    // If a regional grid crosses 0°E, its last longitude is less than its first.
     let on_grid = (bounds[0]..=bounds[rows]).contains(&lat)
         && (grid.is_periodic() || from_west <= step_deg * columns as f64);
     on_grid.then(|| {
@@ -214,8 +216,8 @@ mod tests {
         }
     }
 
-    /// Fields of the pressure at sea level alone.
-    fn of_pressure(grid: &Arc<LatLonGrid>, fields: Array3<f32>) -> Snapshot {
+    /// A snapshot of sea-level pressure only.
+    fn pressure_snapshot(grid: &Arc<LatLonGrid>, fields: Array3<f32>) -> Snapshot {
         Snapshot {
             time: time(),
             grid: grid.clone(),
@@ -235,12 +237,12 @@ mod tests {
                 let off = distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]);
                 depth / (1.0 + (off / wide_km).powi(2))
             };
-            // Dips between cells, as real pressure has them on any slope.
+            // Small dips between cells, as real pressure has on any slope.
             let rough = ((j * 7919 + i * 104_729) % 61) as f64;
             (101_000.0 - well(5000.0, 50.0, 180.0, 800.0) - well(2500.0, 45.0, 190.0, 250.0)
                 + rough) as f32
         });
-        let snapshot = of_pressure(&grid, fields);
+        let snapshot = pressure_snapshot(&grid, fields);
         let around = |class, lat: f64, lon: f64| {
             TrackedBox::from(GeoBox::around(class, (lat, lon), (8.0, 14.0)))
         };
@@ -264,11 +266,11 @@ mod tests {
             [1, 1, 1],
             "{found:?}"
         );
-        // Another class may mean the same low.
+        // A box of another class may use the same low.
         assert_eq!(at(Class::TropicalDepression, 50.0, 180.0), 1);
     }
 
-    /// The last row of a Gaussian grid is a few degrees from the pole, and beyond it is no other.
+    /// The last row of a Gaussian grid lies a few degrees from the pole, and no row lies beyond it.
     #[test]
     fn a_low_beside_the_pole_is_the_centre_on_a_gaussian_grid() {
         let lats = (0..32).map(|j| -85.76 + 171.52 * f64::from(j) / 31.0);
@@ -276,11 +278,11 @@ mod tests {
         let grid = LatLonGrid::from_axes(lats.collect(), lons.collect()).unwrap();
         let grid = Arc::new(grid.0);
         assert!(grid.lat_bounds_deg()[32] < 89.0);
-        // Two of one pressure, 943 km apart, are not one.
+        // Two cells of equal pressure, 943 km apart, are two lows.
         let fields = Array3::from_shape_fn((1, 32, 64), |(_, j, i)| {
             101_000.0 - 3000.0 * f32::from(u8::from(j == 31 && [10, 42].contains(&i)))
         });
-        let snapshot = of_pressure(&grid, fields);
+        let snapshot = pressure_snapshot(&grid, fields);
         let low = BoxClass::ExtratropicalCyclone;
         let boxes = [50.0, 230.0]
             .map(|lon| TrackedBox::from(GeoBox::around(low, (84.0, lon), (5.0, 20.0))));
@@ -294,14 +296,15 @@ mod tests {
         }
     }
 
-    /// All cells of a row on the pole are one place with one pressure; a box without the first of them had no low.
+    /// All cells of a row on the pole are one point with one pressure. Regression: a box without the first of these
+    /// cells got no low.
     #[test]
     fn a_low_on_the_pole_is_the_centre_of_one_box_that_reaches_it() {
         let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
         let fields = Array3::from_shape_fn((1, 181, 360), |(_, j, _)| {
             101_000.0 - 3000.0 / (181 - j) as f32
         });
-        let snapshot = of_pressure(&grid, fields);
+        let snapshot = pressure_snapshot(&grid, fields);
         let around = |lat: f64, lon: f64| {
             let low = BoxClass::ExtratropicalCyclone;
             let geo = GeoBox::around(low, (lat, lon), (90.0 - lat, 20.0));
@@ -351,7 +354,7 @@ mod tests {
         assert_eq!((cell(14.7), cell(344.3), cell(180.4)), (None, None, None));
     }
 
-    /// Most of a river's box is no river.
+    /// Most of the box of a river is not river.
     #[test]
     fn land_is_told_of_cyclones_alone_and_identities_stay() {
         let grid = LatLonGrid::global(181, 360).unwrap();
@@ -360,7 +363,7 @@ mod tests {
             land: Some(&land),
             ..EventFields::default()
         };
-        // All of them in Kansas.
+        // All boxes are in Kansas.
         let boxes = BoxClass::ALL.map(|class| TrackedBox {
             geo: GeoBox::around(class, (39.0, 260.0), (1.5, 1.5)),
             track_id: Some(u64::from(class.code()) + 7),
@@ -399,7 +402,7 @@ mod tests {
             let geo = GeoBox::around(BoxClass::TropicalCyclone, (lat, lon), (half_lat, half_lon));
             let found = only(geo, &grid).unwrap();
             let covered = found.region.area_km2(&grid.row_areas_km2()) / geo.area_km2();
-            // Half a cell at each of four edges.
+            // Tolerance: half a cell at each of the four edges.
             let slack = 0.5 / (2.0 * half_lat) + 0.5 / (2.0 * half_lon) + 0.05;
             prop_assert!((covered - 1.0).abs() < slack, "{covered}");
             prop_assert!(found.region.runs.is_sorted());

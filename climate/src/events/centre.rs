@@ -1,4 +1,4 @@
-//! Puts the centre of a cyclone at a minimum of sea-level pressure.
+//! Moves the centre of a cyclone to a minimum of sea-level pressure.
 
 use super::details::is_pole;
 use super::extract::{DetectedEvent, EventFields};
@@ -7,16 +7,16 @@ use squall_data::grid::distance_km;
 use squall_data::{LatLonGrid, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How far from the region of a cyclone its pressure minimum may be, km: masks by wind leave out the calm eye, which on
-/// coarse grids is the cell of lowest pressure.
+/// Maximum distance of the pressure minimum from the region of a cyclone, km. Masks by wind exclude the calm eye, which
+/// on coarse grids is the cell of lowest pressure.
 const EYE_KM: f64 = 300.0;
 
-/// A cell: row and column.
+/// A cell as row and column.
 type Cell = (usize, usize);
 
-/// Puts the centres of cyclones where pressure is lowest, in their region or in the eye beside it; where it falls on
-/// from there towards something farther off, at the deepest minimum inside, if there is one. Of several about one eye
-/// the one with the lowest pressure inside has it.
+/// Moves the centres of cyclones to their lowest pressure, in the region or in an eye next to it. If the lowest cell
+/// lies on a slope towards a more distant low, the centre is the deepest minimum inside the region, if there is one. If
+/// several regions share an eye, the one with the lowest pressure inside gets it.
 pub(super) fn move_to_eyes(
     found: &mut [((f64, f64), DetectedEvent)],
     grid: &LatLonGrid,
@@ -29,7 +29,7 @@ pub(super) fn move_to_eyes(
         .map(|(_, detected)| {
             let lowest = lowest_cell(detected, psl)?;
             let eye = eye(psl, grid, lowest);
-            // Lowest on a slope towards something else: the deepest minimum inside is meant, if there is one.
+            // The lowest cell lies on a slope towards another low, so prefer the deepest minimum inside the region.
             let slopes = eye == lowest
                 && grid
                     .neighbours8(lowest.0, lowest.1)
@@ -39,7 +39,7 @@ pub(super) fn move_to_eyes(
             Some(inside.flatten().map_or((lowest, eye), |low| (low, low)))
         })
         .collect();
-    // The first of equals.
+    // On ties the first region wins.
     let mut owners: BTreeMap<Cell, usize> = BTreeMap::new();
     for (index, low) in lows.iter().enumerate() {
         let Some((lowest, eye)) = *low else { continue };
@@ -55,9 +55,10 @@ pub(super) fn move_to_eyes(
     }
 }
 
-/// Puts the centres of cyclones in boxes at minima of pressure inside: each minimum is one box's of a class, the
-/// deepest first, and of several boxes around it that whose middle is nearest. A box without a minimum of its own keeps
-/// its middle; pressure falls towards its edge where another low is near. Returns which have one.
+/// Moves the centres of cyclones in boxes to pressure minima inside. Each minimum goes to at most one box per class:
+/// the deepest minimum first, and among the boxes around it the one whose middle is nearest. A box without its own
+/// minimum keeps its middle, because pressure may just fall towards another low at its edge. Returns which boxes got a
+/// minimum.
 pub(super) fn move_to_lows(
     found: &mut [DetectedEvent],
     grid: &LatLonGrid,
@@ -84,7 +85,7 @@ pub(super) fn move_to_lows(
     let mut taken = BTreeSet::new();
     for (_, _, index, cell) in lows {
         let class = found[index].event.class;
-        if !placed[index] && taken.insert((class, of_low(psl, grid, cell))) {
+        if !placed[index] && taken.insert((class, low_cell(psl, grid, cell))) {
             placed[index] = true;
             centre_at(&mut found[index], cell, grid, psl);
         }
@@ -92,7 +93,7 @@ pub(super) fn move_to_lows(
     placed
 }
 
-/// Minima of pressure in the region of a cyclone.
+/// The pressure minima in the region of a cyclone.
 fn minima<'a>(
     detected: &'a DetectedEvent,
     psl: ArrayView2<'a, f32>,
@@ -103,8 +104,8 @@ fn minima<'a>(
     cells.filter(move |&cell| is_minimum(psl, grid, cell))
 }
 
-/// The cell that stands for the low of a minimum: equals of a row around a pole are of one.
-fn of_low(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> Cell {
+/// The cell that represents the low of a minimum: in a row around a pole, cells of equal pressure are one low.
+fn low_cell(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> Cell {
     if !is_around_pole(grid, j) {
         return (j, i);
     }
@@ -112,28 +113,28 @@ fn of_low(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> Cell {
     (j, first.unwrap_or(i))
 }
 
-/// Whether a row is the last before a pole, or on it.
+/// Whether a row is on a pole or the last before it.
 fn is_beside_pole(grid: &LatLonGrid, j: usize) -> bool {
     let (rows, bounds) = (grid.shape().0, grid.lat_bounds_deg());
     j == 0 && is_pole(bounds[0], grid) || j + 1 == rows && is_pole(bounds[rows], grid)
 }
 
-/// Whether the last row before a pole, or on it, has no cells farther apart than [`EYE_KM`]: on coarse grids it may hold
-/// several lows.
+/// Whether a row is on a pole or the last before it, and all its cells lie within [`EYE_KM`] of each other. On coarse
+/// grids that row may contain several lows.
 fn is_around_pole(grid: &LatLonGrid, j: usize) -> bool {
     let lat = grid.lat_deg()[j];
     is_beside_pole(grid, j) && distance_km(lat, 0.0, lat, 180.0) <= EYE_KM
 }
 
-/// Whether no cell within [`EYE_KM`] has lower pressure, and all cells around are known; of equals the first, but all in
-/// a row around a pole: a box need not hold its first column. On fine grids pressure dips between any few cells, on slopes
-/// too.
+/// Whether all neighbours are known and no cell within [`EYE_KM`] has lower pressure; on fine grids, pressure dips
+/// between neighbouring cells even on slopes. Among cells of equal pressure only the first counts. In a row around a
+/// pole all of them count, because a box need not contain the first.
 fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool {
     let (rows, columns) = grid.shape();
     let middle = psl[[j, i]];
     let around = || grid.neighbours8(j, i).map(|cell| psl[cell]);
     let is_lowest = around().all(|v| v >= middle) && around().any(|v| v > middle);
-    // At the edge of a regional grid pressure may be lower beyond it.
+    // Beyond the edge of a regional grid pressure may be lower.
     let is_whole = || around().count() == 8 || is_beside_pole(grid, j) && grid.is_periodic();
     if !(middle.is_finite() && is_lowest && is_whole()) {
         return false;
@@ -165,7 +166,7 @@ fn is_minimum(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, (j, i): Cell) -> bool
     })
 }
 
-/// Where pressure is lowest in the region of a cyclone.
+/// The cell of lowest pressure in the region of a cyclone.
 fn lowest_cell(detected: &DetectedEvent, psl: ArrayView2<'_, f32>) -> Option<Cell> {
     if !detected.event.class.is_cyclone() {
         return None;
@@ -174,7 +175,8 @@ fn lowest_cell(detected: &DetectedEvent, psl: ArrayView2<'_, f32>) -> Option<Cel
     cells.min_by(|&a, &b| psl[a].total_cmp(&psl[b]))
 }
 
-/// The minimum downhill from a cell, if it is in the next cell or no more than [`EYE_KM`] off; else the cell.
+/// Follows pressure downhill to the next minimum. Returns it if it is a neighbour or within [`EYE_KM`], otherwise the
+/// start.
 fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
     let place = |(j, i): Cell| (grid.lat_deg()[j], grid.lon_deg()[i]);
     let (lat, lon) = place(from);
@@ -186,7 +188,7 @@ fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
             return at;
         };
         let (next_lat, next_lon) = place(next);
-        // Pressure falls on beyond the reach of the eye: the slope belongs to another low.
+        // Pressure still falls beyond the reach of an eye, so the slope belongs to another low.
         if at != from && distance_km(lat, lon, next_lat, next_lon) > EYE_KM {
             return from;
         }
@@ -194,7 +196,7 @@ fn eye(psl: ArrayView2<'_, f32>, grid: &LatLonGrid, from: Cell) -> Cell {
     }
 }
 
-/// Puts the centre into a cell, to a fraction of it.
+/// Sets the centre to a cell, with sub-cell precision.
 fn centre_at(
     detected: &mut DetectedEvent,
     (j, i): Cell,
@@ -220,12 +222,12 @@ fn centre_at(
     let lat = grid.lat_deg()[j] + north * grid.lat_spacing_deg();
     detected.event.lat_deg = lat.clamp(-90.0, 90.0);
     let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
-    // rem_euclid of a tiny negative angle rounds to 360 itself.
+    // `rem_euclid` of a tiny negative angle rounds up to 360.
     detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
 }
 
-/// Where the parabola through three evenly spaced values is lowest, in steps from the middle one; 0 where the middle
-/// one is not the lowest or a neighbour is missing.
+/// The minimum of the parabola through three evenly spaced values, in steps from the middle one; 0 if the middle value
+/// is not the lowest or a neighbour is missing.
 fn parabola_shift(before: Option<f64>, middle: f64, after: Option<f64>) -> f64 {
     let (Some(a), Some(c)) = (before, after) else {
         return 0.0;

@@ -1,11 +1,11 @@
 //! Connected components of a class mask on the sphere.
 //!
-//! Two cells belong together if they are of one class and touch, also by a corner (8-neighbour). Longitude wraps where
-//! the grid does; the poles are closed: nothing touches across them.
+//! Two cells are connected if they have the same class and share an edge or a corner (8-neighbour). Longitude wraps on
+//! periodic grids. The poles are closed: cells do not connect across them.
 //!
-//! Method: one pass finds the runs of equal class in every row (background, most of a mask, is skipped eight cells at a
-//! time); each run is joined with the touching runs of the row south of it in a union-find forest; the forest's trees
-//! are the components. Work beyond reading the mask is proportional to the number of runs, not of cells.
+//! Method: one pass finds the runs of equal class in every row, skipping background eight cells at a time. Each run is
+//! joined with the touching runs of the row south of it in a union-find forest, whose trees are the components. Apart
+//! from reading the mask, the work is proportional to the number of runs, not cells.
 //! Source: He, Chao, Suzuki 2008, "A Run-Based Two-Scan Labeling Algorithm", IEEE Trans. Image Process. 17(5).
 
 use crate::error::{ClimateError, Result};
@@ -14,7 +14,8 @@ use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid};
 use std::ops::Range;
 
-/// A stretch of neighbouring cells of one row: columns `first..end`. It never crosses the seam (two runs do).
+/// A run of neighbouring cells in one row: columns `first..end`. A run never crosses the seam; cells on both sides are
+/// two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Run {
     /// Row, south to north.
@@ -31,13 +32,13 @@ impl Run {
         (self.end - self.first) as usize
     }
 
-    /// Row and column of its cells.
+    /// Row and column of each cell.
     pub fn indices(self) -> impl Iterator<Item = (usize, usize)> {
         (self.first..self.end).map(move |i| (self.row as usize, i as usize))
     }
 }
 
-/// One connected area of one class: its cells as runs, sorted by row, then column.
+/// A connected component of one class: its cells as runs, sorted by row, then column.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// The class of all its cells.
@@ -52,7 +53,7 @@ impl Region {
         self.runs.iter().map(|run| run.cells()).sum()
     }
 
-    /// Area on the sphere, km², given [`LatLonGrid::row_areas_km2`].
+    /// Area on the sphere, km². `row_areas_km2` comes from [`LatLonGrid::row_areas_km2`].
     pub fn area_km2(&self, row_areas_km2: &[f64]) -> f64 {
         self.runs
             .iter()
@@ -60,7 +61,7 @@ impl Region {
             .sum()
     }
 
-    /// Row and column of its cells.
+    /// Row and column of each cell.
     pub fn indices(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.runs.iter().flat_map(|run| run.indices())
     }
@@ -74,7 +75,7 @@ impl Region {
                 let shared = x.end.min(y.end).saturating_sub(x.first.max(y.first));
                 total += f64::from(shared) * row_areas_km2[x.row as usize];
             }
-            // The run that ends first cannot meet any later run of the other list.
+            // The run that ends first cannot overlap any later run of the other list.
             if (x.row, x.end) <= (y.row, y.end) {
                 a = &a[1..];
             } else {
@@ -85,11 +86,12 @@ impl Region {
     }
 }
 
-/// The connected areas of every class but background, in scan order of their southernmost, westernmost run.
+/// Returns the connected components of every class except background, in scan order of their southernmost, westernmost
+/// run.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if the mask is not of the grid's shape, [`ClimateError::Invalid`] on an unknown class
-/// code.
+/// [`ClimateError::Mismatch`] if the mask does not have the grid's shape, [`ClimateError::Invalid`] for an unknown
+/// class code.
 ///
 /// # Example
 /// ```
@@ -136,7 +138,7 @@ fn append_runs(line: &[u8], row: u32, runs: &mut Vec<(Run, u8)>) {
     let mut i = 0;
     while i < line.len() {
         if line[i] == 0 {
-            // Most of a mask is background: leap over it.
+            // Most of a mask is background, so skip eight cells at a time.
             match line.get(i..i + 8) {
                 Some(eight) if eight == [0; 8] => i += 8,
                 _ => i += 1,
@@ -156,17 +158,17 @@ fn append_runs(line: &[u8], row: u32, runs: &mut Vec<(Run, u8)>) {
     }
 }
 
-/// How cells of a plane touch.
+/// Which cells of a plane count as connected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Touch {
-    /// Also by a corner.
+    /// Cells that share a corner.
     pub corners: bool,
-    /// The last column also touches the first.
+    /// Cells of the last and the first column.
     pub wrap: bool,
 }
 
-/// What runs of one code that touch make together, with the code, in the order of their first runs; `runs` are sorted
-/// by row and column, and so are those of a piece.
+/// The connected components of runs of equal code, each with its code, ordered by first run. `runs` are sorted by row
+/// and column, and so are the runs of each component.
 pub(crate) fn pieces(runs: &[(Run, u8)], columns: u32, touch: Touch) -> Vec<(u8, Vec<Run>)> {
     let mut forest = Forest::default();
     forest.grow(runs.len());
@@ -202,7 +204,7 @@ pub(crate) fn pieces(runs: &[(Run, u8)], columns: u32, touch: Touch) -> Vec<(u8,
     found
 }
 
-/// Joins the runs of a row with those of the row south of it that share an edge or, if `corners` count, a corner.
+/// Joins the runs of a row with runs of the row south of it that share an edge or, if `corners` is set, a corner.
 fn join_rows(
     runs: &[(Run, u8)],
     south: Range<usize>,
@@ -227,8 +229,8 @@ fn join_rows(
     }
 }
 
-/// Joins what meets at the seam: the last run of a row with the first one, and with those of the row south of it, if
-/// that is given because corners count, both across.
+/// Joins runs across the seam: the last run of a row with the first one and, if `south` is given because corners count,
+/// each with those of the row south of it at the other end.
 fn join_seam(
     runs: &[(Run, u8)],
     south: Option<Range<usize>>,
@@ -253,14 +255,14 @@ fn join_seam(
     }
 }
 
-/// Union-find with path halving; the smaller index is the root, so roots come in scan order.
+/// Union-find with path halving. The smaller index becomes the root, so roots come in scan order.
 #[derive(Default)]
 pub(crate) struct Forest {
     parent: Vec<u32>,
 }
 
 impl Forest {
-    /// Adds trees of one node each, until there are so many nodes.
+    /// Adds single-node trees until there are `len` nodes.
     pub fn grow(&mut self, len: usize) {
         self.parent.extend(self.parent.len() as u32..len as u32);
     }
@@ -275,7 +277,7 @@ impl Forest {
         node
     }
 
-    /// Makes one tree of those of two nodes.
+    /// Merges the trees of two nodes.
     pub fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.root(a), self.root(b));
         self.parent[a.max(b)] = a.min(b) as u32;
@@ -295,7 +297,7 @@ mod tests {
         LatLonGrid::from_axes(lat, lon).unwrap().0
     }
 
-    /// The regions painted into a plane: 0 where there is none, `k + 1` in region `k`.
+    /// Paints the regions into a plane: 0 for no region, `k + 1` for region `k`.
     fn label_plane(regions: &[Region], shape: (usize, usize)) -> Array2<u32> {
         let mut plane = Array2::zeros(shape);
         for (region, label) in regions.iter().zip(1u32..) {
@@ -306,7 +308,7 @@ mod tests {
         plane
     }
 
-    /// The judge: flood fill over [`LatLonGrid::neighbours8`]; labels in scan order of their first cell.
+    /// Reference: flood fill over [`LatLonGrid::neighbours8`]; labels in scan order of their first cell.
     fn flood_fill(codes: &Array2<u8>, grid: &LatLonGrid) -> Array2<u32> {
         let mut labels = Array2::zeros(codes.dim());
         let mut next = 0;
@@ -330,7 +332,7 @@ mod tests {
     }
 
     fn random_codes(rows: usize, columns: usize) -> impl Strategy<Value = Array2<u8>> {
-        // Density varies from sparse to crowded, so that both islands and labyrinths occur.
+        // The density varies from sparse to crowded, to generate both islands and labyrinths.
         (1usize..10).prop_flat_map(move |density| {
             proptest::collection::vec((0usize..10, 1u8..3), rows * columns).prop_map(move |cells| {
                 let codes = cells
@@ -361,7 +363,7 @@ mod tests {
             let rolled = Array2::from_shape_fn((7, 12), |(j, i)| codes[[j, (i + 12 - shift) % 12]]);
             let here = label_plane(&regions(codes.view(), &grid).unwrap(), (7, 12));
             let there = label_plane(&regions(rolled.view(), &grid).unwrap(), (7, 12));
-            // The numbers may be dealt differently, but each region must map to exactly one region.
+            // Labels may be numbered differently, but each region must map to exactly one region.
             let mut pairs: Vec<_> = ndarray::indices((7, 12))
                 .into_iter()
                 .map(|(j, i)| (here[[j, i]], there[[j, (i + shift) % 12]]))

@@ -1,27 +1,27 @@
-//! The wind and the pressure around the centre of a cyclone, whatever its mask or box holds.
+//! Wind and pressure around the centre of a cyclone, independent of the extent of its mask or box.
 
 use super::Event;
 use super::extract::EventFields;
 use squall_data::grid::lon_difference_deg;
 use squall_data::{Class, LatLonGrid, Variable};
 
-/// How far from the cell of its centre the wind of a tropical cyclone or depression is looked for, degrees of a great
-/// circle; on coarse grids farther ([`cyclone_wind_deg`]).
+/// Search radius for the wind of a tropical cyclone or depression around the cell of its centre, degrees of a great
+/// circle; larger on coarse grids ([`cyclone_wind_deg`]).
 ///
 /// # Source
 /// Ullrich et al. 2021 (GMD 14, 5023-5048): the wind of a node is `_VECMAG(U10,V10),max,2`.
 pub const CYCLONE_WIND_DEG: f64 = 2.0;
 
-/// The same of an extratropical cyclone, which boxes alone know.
+/// Search radius for the wind of an extratropical cyclone, a class of boxes only.
 ///
 /// # Source
-/// As [`CYCLONE_WIND_DEG`]: no farther from the centre than this lies the closed contour of 2 hPa by which they are
-/// found (`--closedcontourcmd "PSL,200.0,6.0,0"`), so that a wind within it blows around this low.
+/// See [`CYCLONE_WIND_DEG`]. The closed contour of 2 hPa that defines these lows lies within this distance
+/// (`--closedcontourcmd "PSL,200.0,6.0,0"`), so a wind inside it belongs to this low.
 pub const EXTRATROPICAL_WIND_DEG: f64 = 6.0;
 
-/// How far from the cell of its centre the wind of a cyclone is looked for on a grid, degrees of a great circle; `None`
-/// for what is no cyclone. On grids coarser than one degree it is at least 1.5 cells, as for `squall label --method
-/// tempest`: fewer would be little more than the calm cell of the centre.
+/// Search radius for the wind of a cyclone on a grid, degrees of a great circle around the cell of its centre; `None`
+/// for classes other than cyclones. On grids coarser than one degree the radius is at least 1.5 cells, as for `squall
+/// label --method tempest`: a smaller circle would contain little but the calm cell at the centre.
 ///
 /// # Example
 /// ```
@@ -42,10 +42,10 @@ pub fn cyclone_wind_deg(class: Class, grid: &LatLonGrid) -> Option<f64> {
     Some(holding_cells(radius_deg, grid))
 }
 
-/// A radius, on grids coarser than one degree at least 1.5 cells.
+/// A radius, raised to at least 1.5 cells on grids coarser than one degree.
 pub(crate) fn holding_cells(radius_deg: f64, grid: &LatLonGrid) -> f64 {
     let cell_deg = grid.lat_spacing_deg().max(grid.lon_spacing_deg());
-    // One degree keeps the published search of one degree.
+    // Grids of exactly one degree keep the published radius.
     if cell_deg > 1.0 {
         radius_deg.max(1.5 * cell_deg)
     } else {
@@ -53,9 +53,9 @@ pub(crate) fn holding_cells(radius_deg: f64, grid: &LatLonGrid) -> f64 {
     }
 }
 
-/// Raises the wind of a tropical cyclone to the highest around its centre ([`cyclone_wind_deg`]), if that is higher
-/// than inside: masks by pressure hold the eye alone, and a stronger storm has a smaller one. Other classes are left as
-/// they are.
+/// Raises the wind of a tropical cyclone to the highest within [`cyclone_wind_deg`] of its centre, if that is higher
+/// than inside. Masks by pressure contain only the eye, which is smaller for stronger storms. Other classes are
+/// unchanged.
 pub(super) fn raise_wind(event: &mut Event, grid: &LatLonGrid, fields: &EventFields<'_>) {
     if event.class == Class::TropicalCyclone {
         let around = wind_around(event, grid, fields);
@@ -64,7 +64,7 @@ pub(super) fn raise_wind(event: &mut Event, grid: &LatLonGrid, fields: &EventFie
     }
 }
 
-/// The highest wind around the centre of a cyclone.
+/// The highest wind within [`cyclone_wind_deg`] of a cyclone's centre.
 pub(super) fn wind_around(
     event: &Event,
     grid: &LatLonGrid,
@@ -76,7 +76,7 @@ pub(super) fn wind_around(
     speeds.filter(|speed| speed.is_finite()).reduce(f64::max)
 }
 
-/// The lowest pressure where [`wind_around`] looks.
+/// The lowest pressure within the same distance as [`wind_around`].
 pub(super) fn pressure_around(
     event: &Event,
     grid: &LatLonGrid,
@@ -88,14 +88,14 @@ pub(super) fn pressure_around(
     values.filter(|value| value.is_finite()).reduce(f64::min)
 }
 
-/// The cells within [`cyclone_wind_deg`] of that of a cyclone's centre. Beyond the edge of a regional grid nothing is
-/// known, and nothing is looked for around a centre there.
+/// The cells within [`cyclone_wind_deg`] of the cell of a cyclone's centre; none if the centre is off a regional grid.
 fn cells_around(event: &Event, grid: &LatLonGrid) -> Vec<(usize, usize)> {
     let mut cells = Vec::new();
     let Some(radius_deg) = cyclone_wind_deg(event.class, grid) else {
         return cells;
     };
-    // From the cell, as TempestExtremes: on coarse grids a fraction of a cell would decide which neighbours are near.
+    // Measured from the cell, like TempestExtremes: on coarse grids a fraction of a cell would decide which neighbours
+    // are within the radius.
     let (row, column) = grid.nearest(event.lat_deg, event.lon_deg);
     let (lat_deg, lon_deg) = (grid.lat_deg()[row], grid.lon_deg()[column]);
     let east = lon_difference_deg(event.lon_deg, lon_deg).abs();
@@ -103,7 +103,7 @@ fn cells_around(event: &Event, grid: &LatLonGrid) -> Vec<(usize, usize)> {
         return cells;
     }
     let (sin, cos) = lat_deg.to_radians().sin_cos();
-    // A cell at just this distance counts, however its place is rounded.
+    // Rounding must not exclude a cell at exactly this distance.
     let least = radius_deg.to_radians().cos() - 1e-12;
     let along = grid.lon_deg().iter().map(|lon| lon - lon_deg);
     let columns: Vec<f64> = along.map(|east| east.to_radians().cos()).collect();
@@ -134,7 +134,7 @@ mod tests {
         Time::new(Calendar::NoLeap, 2001, 9, 1, 0, 0, 0).unwrap()
     }
 
-    /// A quarter of a degree from 5 to 35N, 60 degrees eastward from `west`.
+    /// A grid of 0.25 degrees from 5 to 35N, 60 degrees eastward from `west`.
     fn region(west: f64) -> Arc<LatLonGrid> {
         let lat = (0..121).map(|j| 5.0 + 0.25 * f64::from(j));
         let lon = (0..241).map(|i| west + 0.25 * f64::from(i));
@@ -142,7 +142,7 @@ mod tests {
         Arc::new(grid.unwrap().0)
     }
 
-    /// Pressure rises from a centre; the wind is 1 m/s, and as `winds` say at some places (latitude, longitude, m/s).
+    /// Pressure rises from a centre. The wind is 1 m/s except at the given places (latitude, longitude, m/s).
     fn weather(
         grid: &Arc<LatLonGrid>,
         (lat, lon): (f64, f64),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// The one event of a round mask.
+    /// The only event of a circular mask.
     fn event(class: Class, (lat, lon): (f64, f64), radius_km: f64, snapshot: &Snapshot) -> Event {
         let grid = &snapshot.grid;
         let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_wind_beside_an_eye_is_the_cyclones_and_no_rivers() {
-        // Just two degrees along the meridian, and just beyond them; also across Greenwich and the date line.
+        // Exactly two degrees along the meridian, and slightly more; also across Greenwich and the date line.
         for (west, lon) in [(180.0, 210.0), (330.0, 0.0), (330.0, 359.0), (150.0, 180.0)] {
             let grid = region(west);
             let winds = [
@@ -207,7 +207,7 @@ mod tests {
                 1.0,
             );
         }
-        // 2.25 degrees of longitude are less than two of a great circle at 30N: 2.25 cos(30°) = 1.95.
+        // 2.25 degrees of longitude at 30N are less than two degrees of a great circle: 2.25 cos(30°) = 1.95.
         let snapshot = weather(&region(180.0), (30.0, 210.0), &[(30.0, 212.25, 70.0)]);
         is_near(
             &event(Class::TropicalCyclone, (30.0, 210.0), 30.0, &snapshot),
@@ -215,7 +215,7 @@ mod tests {
         );
     }
 
-    /// The mask reaches 4 degrees: the wind inside counts wherever it is, and one outside does not.
+    /// The mask extends to 4 degrees: any wind inside counts, and wind outside does not.
     #[test]
     fn a_mask_beyond_the_circle_keeps_the_wind_inside() {
         let winds = [
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn edges_and_missing_winds_leave_what_is_known() {
-        // The centre is the corner of the region.
+        // The centre is at the corner of the region.
         let grid = region(180.0);
         let mut snapshot = weather(&grid, (5.0, 180.0), &[(6.0, 181.0, 33.0)]);
         is_near(
@@ -253,7 +253,8 @@ mod tests {
         assert_eq!(blank.max_wind_m_s, None);
     }
 
-    /// On 1.875 by 2.5 degrees 1.5 cells are two rows from that of the eye, wherever in its cell the centre is.
+    /// On a grid of 1.875 by 2.5 degrees, 1.5 cells are two rows from the eye's cell, wherever the centre lies in that
+    /// cell.
     #[test]
     fn the_circle_is_around_the_cell_of_the_centre() {
         let grid = Arc::new(LatLonGrid::global(97, 144).unwrap());
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// On 3.8 by 5 degrees no neighbour of the eye is within two degrees.
+    /// On a grid of 3.8 by 5 degrees no neighbour of the eye is within two degrees.
     #[test]
     fn on_a_coarse_grid_the_cells_beside_the_eye_count() {
         let grid = Arc::new(LatLonGrid::global(48, 72).unwrap());
@@ -287,7 +288,7 @@ mod tests {
         is_near(&eye, 1.0);
     }
 
-    /// The middle of the box is off the region, and its edge in the region 4.5 degrees from it.
+    /// The middle of the box is off the region; its edge inside the region is 4.5 degrees away.
     #[test]
     fn nothing_is_looked_for_around_a_centre_off_the_region() {
         let grid = region(180.0);
@@ -299,7 +300,8 @@ mod tests {
         assert_eq!((event.max_wind_m_s, event.min_psl_pa), (None, None));
     }
 
-    /// Boxes of 2 and of 20 degrees about one eye: the wind of a cyclone does not depend on them, that of a river does.
+    /// Boxes of 2 and 20 degrees around one eye: the wind of a cyclone does not depend on the box size, that of a river
+    /// does.
     #[test]
     fn boxes_of_cyclones_have_the_wind_around_their_centres() {
         let grid = region(180.0);
@@ -325,7 +327,7 @@ mod tests {
         }
     }
 
-    /// Both boxes hold the one low, whose wind is 50 m/s; the second has no other.
+    /// Both boxes contain the only low, whose wind is 50 m/s.
     #[test]
     fn a_box_does_not_take_wind_and_pressure_of_a_neighbour() {
         let grid = region(180.0);
@@ -338,7 +340,7 @@ mod tests {
         assert_eq!((first.min_psl_pa, second.lon_deg), (Some(95_000.0), 218.0));
         is_near(first, 50.0);
         is_near(second, 1.0);
-        // Two degrees nearer to the low than 859 km.
+        // The box centre is 859 km from the low; the nearest cells are two degrees closer.
         let pressure = second.min_psl_pa.unwrap();
         assert!((95_630.0..95_650.0).contains(&pressure), "{pressure}");
     }

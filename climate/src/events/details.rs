@@ -1,5 +1,4 @@
-//! The further properties of an event: its impact (rain, transport, gales, land), and what only a series of times can
-//! tell.
+//! Further properties of an event: its impact (rain, transport, gales, land), and what depends on earlier times.
 
 use crate::events::Event;
 use crate::events::components::Region;
@@ -9,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use squall_data::grid::distance_km;
 use squall_data::{Class, LatLonGrid, Variable};
 
-/// Impact of one event at one time. What is not known is blank.
+/// Impact of one event at one time. Unknown values are blank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct EventDetails {
-    /// Time that what is known of this point stands for, hours: the step of the fields where there are some, else that
-    /// of the data.
+    /// Duration that this point represents, hours: the time step of the fields if there are any, otherwise that of the
+    /// data.
     pub hours: Option<f64>,
-    /// Whether it reaches the edge of a regional domain, so that its area and its centre are those of a part.
+    /// Whether it reaches the edge of a regional domain, so that area and centre are those of the part inside.
     pub touches_edge: Option<bool>,
     /// Highest vapour transport inside, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
     pub max_ivt_proxy_kg_m_s: Option<f64>,
-    /// The same of the transport that the fields have ([`EventFields::transport`]).
+    /// Highest vapour transport inside, kg m-1 s-1, of the transport in the fields ([`EventFields::transport`]).
     pub max_ivt_kg_m_s: Option<f64>,
-    /// Tropical cyclones: how far gales reach, km ([`gale_radius_km`]), by the wind of the lowest level.
+    /// Tropical cyclones: gale radius by the wind of the lowest level, km ([`gale_radius_km`]).
     pub gale_radius_km: Option<f64>,
-    /// Rivers: highest rank, 0 to 5, reached so far at any place under it ([`crate::statistics::river_scale`]).
+    /// Rivers: highest rank, 0 to 5, reached so far at any place under the river ([`crate::statistics::river_scale`]).
     pub river_scale: Option<u8>,
-    /// Liquid water that fell inside during [`Self::hours`], km³, on the cells that have rain.
+    /// Liquid water that fell inside during [`Self::hours`], km³, over cells with known rain.
     pub precipitation_km3: Option<f64>,
     /// Share of the area that is over land, 0 to 1.
     pub land_share: Option<f64>,
-    /// Longitude of the place on land where it counts: a cyclone's centre if that is over land; for a river the land
-    /// cell of highest transport (without it of most moisture, without it the nearest to the centre).
+    /// Longitude of the impact on land: a cyclone's centre if that is over land; for a river the land cell of highest
+    /// transport, or of highest moisture if transport is unknown, or nearest to the centre if both are unknown.
     pub land_lon_deg: Option<f64>,
-    /// Latitude of that place.
+    /// Latitude of that point.
     pub land_lat_deg: Option<f64>,
 }
 
 impl EventDetails {
-    /// What the fields and the land of one time say of an event's impact.
+    /// Computes the impact of an event from the fields and the land mask of its time.
     pub(super) fn of(
         detected: &DetectedEvent,
         grid: &LatLonGrid,
@@ -61,7 +60,7 @@ impl EventDetails {
             return details;
         };
         let on_land = || region.indices().filter(|&cell| land.is_land(cell));
-        // The sum of nothing is -0, which would show.
+        // An empty sum is -0, which would be visible in tables.
         let land_km2 = on_land().map(|(j, _)| areas[j]).sum::<f64>() + 0.0;
         details.land_share = Some((land_km2 / region.area_km2(areas).max(1e-9)).min(1.0));
         let place = if event.class.is_cyclone() {
@@ -78,7 +77,7 @@ impl EventDetails {
                     -distance_km(event.lat_deg, event.lon_deg, lat, lon)
                 })
             };
-            // The first of equals, so that the order of cells decides and nothing else.
+            // The first of equal cells wins, so that the result depends only on cell order.
             on_land()
                 .map(|cell| (worth(cell), cell))
                 .reduce(|a, b| if b.0 > a.0 { b } else { a })
@@ -89,7 +88,7 @@ impl EventDetails {
     }
 }
 
-/// How far the gales of a tropical cyclone reach, where the wind near the ground is known.
+/// The gale radius of a tropical cyclone, if the wind near the ground is known.
 fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Option<f64> {
     let wind = [Variable::Ubot, Variable::Vbot].map(|v| fields.plane(v));
     let [Some(u), Some(v)] = wind else {
@@ -101,7 +100,7 @@ fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Op
     }
 }
 
-/// Whether the edge of a grid is a pole: the last row of a Gaussian grid ends a little short of it.
+/// Whether the edge of a grid is a pole; the last row of a Gaussian grid ends slightly short of it.
 pub(crate) fn is_pole(bound_deg: f64, grid: &LatLonGrid) -> bool {
     90.0 - bound_deg.abs() <= grid.lat_spacing_deg()
 }
@@ -125,7 +124,7 @@ mod tests {
     use crate::map::LandMask;
     use squall_data::{BoxClass, Calendar, GeoBox, LatLonGrid, Time};
 
-    /// At the mouth of the Mississippi; the middle of its cell is sea.
+    /// Near the mouth of the Mississippi; the middle of its cell is sea.
     #[test]
     fn a_cyclone_is_over_land_where_its_centre_is() {
         let grid = LatLonGrid::global(48, 72).unwrap();

@@ -1,26 +1,26 @@
-//! How far the gales of a cyclone reach.
+//! The gale radius of a cyclone.
 
 use ndarray::ArrayView2;
 use squall_data::LatLonGrid;
 use squall_data::grid::{EARTH_RADIUS_KM, KM_PER_DEGREE, lon_difference_deg};
 
-/// The wind of a gale, m/s: 34 knots.
+/// Gale-force wind, m/s: 34 knots.
 pub const GALE_M_S: f64 = 17.5;
-/// Largest distance that is searched, km: the largest radius on record is 1,100.
+/// Maximum search distance, km; the largest radius on record is 1,100.
 const SEARCH_KM: f64 = 1500.0;
-/// Smallest width of a ring, km.
+/// Minimum width of a ring, km.
 const NARROWEST_RING_KM: f64 = 25.0;
 
-/// The distance from a centre at which the mean of the wind speed around it, outward of its maximum, falls below
-/// [`GALE_M_S`], km; `None` if that mean is a gale nowhere, or still is one at the largest distance searched.
+/// Returns the distance from a centre, outside the wind maximum, at which the mean wind speed on a ring falls below
+/// [`GALE_M_S`], km. `None` if the ring mean never reaches gale force, or still does at the maximum search distance.
 ///
-/// Rings are as wide as the grid's cells, 25 km at least; the distance is interpolated between their middles. It is a
-/// mean over all directions, not the largest of four quadrants that best tracks tell.
+/// Rings are as wide as the grid's cells, but at least 25 km; the distance is interpolated between ring middles. This
+/// is the mean over all directions, whereas best tracks report the largest of four quadrants.
 ///
 /// # Shapes
 /// u and v of the wind near the ground, m/s, `(lat, lon)`.
 /// # Source
-/// As TECA's `teca_tc_wind_radii` with the profile `avg`, but by distance on the sphere instead of degrees.
+/// Like TECA's `teca_tc_wind_radii` with the profile `avg`, but by distance on the sphere instead of degrees.
 pub fn gale_radius_km(
     grid: &LatLonGrid,
     [u, v]: [ArrayView2<'_, f32>; 2],
@@ -28,7 +28,7 @@ pub fn gale_radius_km(
 ) -> Option<f64> {
     let width_km = grid.spacing_km().max(NARROWEST_RING_KM);
     let mut rings = vec![(0.0f64, 0u32); (SEARCH_KM / width_km).ceil() as usize];
-    // Of each column in reach the cosine of its way east or west.
+    // For each column in reach, the cosine of its longitude difference.
     let (sin, cos) = lat_deg.to_radians().sin_cos();
     let half_deg = half_width_deg(lat_deg);
     let columns: Vec<(usize, f64)> = (grid.lon_deg().iter().enumerate())
@@ -65,7 +65,7 @@ pub fn gale_radius_km(
     })
 }
 
-/// How far east and west a place of some latitude can be at the farthest distance, degrees; all around near a pole.
+/// Maximum longitude difference within the search distance of a point at some latitude, degrees; 180 near a pole.
 fn half_width_deg(lat_deg: f64) -> f64 {
     let angle = SEARCH_KM / EARTH_RADIUS_KM;
     let ratio = angle.sin() / lat_deg.to_radians().cos().max(1e-9);
@@ -82,7 +82,7 @@ mod tests {
     use ndarray::Array2;
     use squall_data::grid::distance_km;
 
-    /// A vortex whose speed falls with the distance from its eyewall on.
+    /// A vortex whose speed decreases outside its eyewall.
     fn wind(
         grid: &LatLonGrid,
         centre: (f64, f64),
@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn gales_reach_as_far_as_they_blow() {
         let grid = LatLonGrid::global(721, 1440).unwrap();
-        // 35 m/s falls to half of that at half of the reach. Over the seam, and far north, where degrees are short.
+        // 35 m/s falls to half of that at half of the reach. Also across the seam, and far north, where degrees are
+        // short.
         for centre in [(15.0, 200.0), (-20.0, 0.1), (60.0, 359.9)] {
             let [u, v] = wind(&grid, centre, 35.0, 600.0);
             let found = gale_radius_km(&grid, [u.view(), v.view()], centre).unwrap();
@@ -113,7 +114,7 @@ mod tests {
         let centre = (15.0, 200.0);
         let [u, v] = wind(&grid, centre, 17.0, 600.0);
         assert_eq!(gale_radius_km(&grid, [u.view(), v.view()], centre), None);
-        // A storm without an end is of another kind.
+        // A wind without a decrease has no gale radius.
         let everywhere = Array2::from_elem(grid.shape(), 20f32);
         assert_eq!(
             gale_radius_km(&grid, [everywhere.view(), everywhere.view()], centre),

@@ -1,4 +1,4 @@
-//! Events: connected areas of one class, or boxes, at one time.
+//! Events: connected components of one class, or boxes, at one time.
 
 mod boxes;
 mod centre;
@@ -22,24 +22,25 @@ pub use gale_radius::{GALE_M_S, gale_radius_km};
 use serde::{Deserialize, Serialize};
 use squall_data::{BoxClass, Class, GeoBox, Time};
 
-/// One connected area or box of one class at one time, with what the fields say inside it.
+/// A connected component or box of one class at one time, and the properties of the fields inside it.
 ///
-/// Of a box ([`from_boxes`]) area and edges are those of the box; length, width and orientation are not known (NaN).
+/// For a box ([`from_boxes`]), area and edges are those of the box; length, width and orientation are unknown (NaN).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// What it is; never background.
+    /// Class of the event; never background.
     pub class: Class,
-    /// When.
+    /// Time of the event.
     pub time: Time,
     /// The track it belongs to, once tracked.
     pub track_id: Option<u64>,
-    /// Longitude of the centre, [0, 360): of the pressure minimum for cyclones if PSL is known, else of the area.
+    /// Longitude of the centre, [0, 360): of the pressure minimum for cyclones if PSL is known, otherwise of the
+    /// centroid.
     pub lon_deg: f64,
     /// Latitude of the centre.
     pub lat_deg: f64,
     /// Area on the sphere, km².
     pub area_km2: f64,
-    /// Western edge of the bounding box, [0, 360); the box runs eastward from here, over the seam if need be.
+    /// Western edge of the bounding box, [0, 360); the box extends eastward from here, across the seam if necessary.
     pub west_deg: f64,
     /// Southern edge.
     pub south_deg: f64,
@@ -53,26 +54,26 @@ pub struct Event {
     pub width_km: f64,
     /// Orientation of the major axis, degrees anticlockwise from east, in [0, 180).
     pub orientation_deg: f64,
-    /// Lowest sea-level pressure inside, Pa; of a cyclone that of its centre; of one whose centre is the middle of a box
-    /// the lowest within [`cyclone_wind_deg()`] of it.
+    /// Lowest sea-level pressure, Pa. Cyclones: pressure of the centre, or the lowest within [`cyclone_wind_deg()`] if
+    /// the centre is the middle of a box. Other events: the lowest inside.
     pub min_psl_pa: Option<f64>,
-    /// Highest wind of the lowest level inside, m/s; at 850 hPa where that is not known. Of a tropical cyclone in a mask
-    /// the higher one of that and of the highest within [`cyclone_wind_deg()`] of its centre; of a cyclone in a box the
-    /// latter alone.
+    /// Highest wind of the lowest level inside, m/s; at 850 hPa if that is unknown. Tropical cyclones in masks: the
+    /// highest inside or within [`cyclone_wind_deg()`] of the centre. Cyclones in boxes: the highest within that
+    /// distance only.
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water inside, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,
     /// Area-mean precipitation inside, m/s of liquid water.
     pub mean_prect_m_s: Option<f64>,
-    /// Mean class probability inside, where the mask came with probabilities.
+    /// Mean class probability inside, if the mask came with probabilities.
     pub mean_probability: Option<f64>,
-    /// Impact, and what the series adds.
+    /// Impact, and properties that depend on earlier times.
     pub details: EventDetails,
 }
 
 impl Event {
-    /// The bounding box; of class tropical depression where the event is of no class. Without extent if the event's is
-    /// not known.
+    /// The bounding box. Background becomes tropical depression. The box is empty if the extent of the event is
+    /// unknown.
     pub fn bounding_box(&self) -> GeoBox {
         GeoBox {
             class: box_class(self.class),
@@ -85,7 +86,7 @@ impl Event {
     }
 }
 
-/// The class that boxes know a class by; that of depressions for the background, which is no event.
+/// The box class of a class; tropical depression for background, which has no events.
 pub(crate) fn box_class(class: Class) -> BoxClass {
     match class {
         Class::TropicalCyclone => BoxClass::TropicalCyclone,

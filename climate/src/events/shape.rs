@@ -1,6 +1,6 @@
-//! Where an area is and how long and wide: on the sphere, indifferent to the seam.
+//! Position, length and width of a region on the sphere, independent of the seam.
 //!
-//! Positions are unit vectors, so no longitude is ever averaged. Axes are found in the azimuthal equidistant plane
+//! Positions are unit vectors, so longitudes are never averaged. Axes are computed in the azimuthal equidistant plane
 //! about the centroid; lengths are great-circle distances.
 
 use crate::events::components::Region;
@@ -24,11 +24,11 @@ pub struct Shape {
     pub orientation_deg: f64,
 }
 
-/// The box around a region: western, southern, eastern and northern edge of its outermost cells.
+/// Returns the western, southern, eastern and northern edges of the outermost cells of a region.
 ///
-/// The box is the shortest arc of longitude that holds the region and runs eastward from west to east, over the seam if
-/// `west > east`. A region all around the globe has its eastern edge 0.001 degrees short of its western one, so that
-/// the box is not mistaken for an empty one.
+/// The box covers the shortest arc of longitude that contains the region, eastward from west to east; it crosses the
+/// seam if `west > east`. For a region around the globe the eastern edge is 0.001 degrees short of the western one, to
+/// distinguish it from an empty box.
 pub fn bounding_box_deg(region: &Region, grid: &LatLonGrid) -> [f64; 4] {
     let columns = grid.shape().1;
     let mut used = vec![false; columns];
@@ -53,7 +53,7 @@ pub fn bounding_box_deg(region: &Region, grid: &LatLonGrid) -> [f64; 4] {
     ]
 }
 
-/// First and last used column of the shortest arc that holds all used ones: what the widest gap leaves.
+/// First and last column of the shortest arc that contains all used columns: the complement of the widest gap.
 fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
     let columns: Vec<usize> = (0..used.len()).filter(|&i| used[i]).collect();
     let (Some(&first), Some(&last)) = (columns.first(), columns.last()) else {
@@ -62,7 +62,7 @@ fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
     if !periodic {
         return (first, last);
     }
-    // The gap over the seam, to be beaten by a gap inside.
+    // The gap across the seam, unless a gap inside is wider.
     let mut best = (first + used.len() - last, first, last);
     for pair in columns.windows(2) {
         if pair[1] - pair[0] > best.0 {
@@ -74,12 +74,12 @@ fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
 
 /// Measures a region.
 ///
-/// - *Centroid*: area-weighted mean of the cells' unit vectors, brought back to the sphere. (A belt around the globe
-///   has no such mean; then the region's first cell stands in.)
+/// - *Centroid*: area-weighted mean of the cells' unit vectors, projected back to the sphere. (A belt around the globe
+///   has no such mean; the region's first cell replaces it.)
 /// - *Axes*: principal axes of the cells in the azimuthal equidistant plane about the centroid, area-weighted.
-/// - *Length*: the region is cut across the major axis into slices about two cells thick (at most 24); the length is
-///   that of the line through the slices' centroids, great circle by great circle, plus the straight ends to the
-///   outermost cells' edges. A straight rectangle gives its length, a disc its diameter, a bow more than its chord.
+/// - *Length*: the region is cut across the major axis into slices about two cells thick (at most 24). The length is
+///   that of the great-circle polyline through the slices' centroids, plus straight ends to the edges of the outermost
+///   cells. A straight rectangle gives its length, a disc its diameter, a bow more than its chord.
 /// - *Width*: area divided by length.
 pub fn measure(region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> Shape {
     let cells: Vec<(usize, usize)> = region.indices().collect();
@@ -115,7 +115,7 @@ fn cell_reach(cells: &[(usize, usize)], grid: &LatLonGrid) -> (f64, f64) {
         .map(|&(j, _)| grid.lat_deg()[j].to_radians().cos())
         .fold(0.0, f64::max);
     let north = grid.spacing_km() / 2.0;
-    // Cells whose centres are a pole reach as far as half a row, whatever their longitudes.
+    // Cells centred on a pole extend half a row in every direction.
     let east = if widest < 1e-9 {
         north
     } else {
@@ -150,7 +150,7 @@ fn curved_length(
     let along = |p: &[f64; 3]| p[0] * cos + p[1] * sin;
     let low = points.iter().map(along).fold(f64::INFINITY, f64::min);
     let high = points.iter().map(along).fold(f64::NEG_INFINITY, f64::max);
-    // From a cell's centre to its edge in the direction of the axis.
+    // Distance from a cell's centre to its edge in the direction of the axis.
     let margin = (reach.0 * cos.abs()).max(reach.1 * sin.abs());
     let slices = (((high - low) / slice_km) as usize).clamp(1, 24);
     let mut sums = vec![[0.0; 3]; slices];
@@ -193,7 +193,7 @@ pub struct TangentPlane {
 }
 
 impl TangentPlane {
-    /// The plane that touches the sphere at a point.
+    /// The plane tangent to the sphere at a point.
     pub fn new(lat_deg: f64, lon_deg: f64) -> Self {
         let (sin_lat, cos_lat) = lat_deg.to_radians().sin_cos();
         Self {
@@ -204,7 +204,7 @@ impl TangentPlane {
         }
     }
 
-    /// Kilometres east and north of the point.
+    /// Kilometres east and north of the point of tangency.
     pub fn project(&self, lat_deg: f64, lon_deg: f64) -> (f64, f64) {
         let (sin_lat, cos_lat) = lat_deg.to_radians().sin_cos();
         let (sin_lon, cos_lon) = (lon_deg - self.lon_deg).to_radians().sin_cos();
@@ -214,7 +214,7 @@ impl TangentPlane {
         let cosine = self.sin_lat * sin_lat + self.cos_lat * cos_lat * cos_lon;
         let stretch = if sine < 1e-12 {
             if cosine < 0.0 {
-                // The antipode lies in every direction; north will do.
+                // The antipode lies in every direction; choose north.
                 return (0.0, std::f64::consts::PI * EARTH_RADIUS_KM);
             }
             1.0
@@ -227,7 +227,7 @@ impl TangentPlane {
         )
     }
 
-    /// Latitude and longitude of a place some kilometres east and north.
+    /// Latitude and longitude of a point given by kilometres east and north.
     pub fn unproject(&self, east_km: f64, north_km: f64) -> (f64, f64) {
         let distance = east_km.hypot(north_km);
         if distance < 1e-9 {
@@ -269,8 +269,8 @@ mod tests {
     #[test]
     fn a_disc_has_its_centre_area_and_diameter() {
         let grid = grid();
-        // A spherical cap of angular radius 5 degrees: area 2πR²(1 − cos 5°), over the seam and near the pole. Centres
-        // lie off the grid's points, which would otherwise fall on the edge by the dozen.
+        // A spherical cap of angular radius 5 degrees has area 2πR²(1 − cos 5°); also across the seam and near the
+        // pole. Centres are off the grid points, since many cells would otherwise lie exactly on the edge.
         for (lat, lon) in [(12.13, 0.31), (-50.1, 180.1), (84.05, 359.8)] {
             let radius_km = 5f64.to_radians() * EARTH_RADIUS_KM;
             let cap = painted(&grid, |a, b| distance_km(lat, lon, a, b) < radius_km);
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn a_filament_has_its_length_width_and_tilt() {
         let grid = grid();
-        // 4,000 km x 500 km about 40N 2E, tilted 30 degrees anticlockwise from east, over the seam.
+        // 4,000 km x 500 km around 40N 2E, tilted 30 degrees anticlockwise from east, across the seam.
         let plane = TangentPlane::new(40.0, 2.0);
         let (sin, cos) = 30f64.to_radians().sin_cos();
         let filament = painted(&grid, |lat, lon| {
@@ -305,7 +305,7 @@ mod tests {
     fn a_bow_is_longer_than_its_chord() {
         let grid = grid();
         // A half ring of radius 1,500 km and width 300 km: the middle line is π 1,500 km, the chord 3,000 km. Slices
-        // across the chord follow the line except where it turns back at the ends.
+        // across the chord follow the line except at the ends, where it turns back.
         let plane = TangentPlane::new(20.0, 200.0);
         let bow = painted(&grid, |lat, lon| {
             let (e, n) = plane.project(lat, lon);
@@ -347,10 +347,10 @@ mod tests {
         let over_the_seam = [(100, 0, 3), (100, 718, 720), (101, 0, 1), (102, 719, 720)];
         let runs = over_the_seam.map(|(row, first, end)| run(row, first, end));
         check(&grid(), runs.to_vec(), [358.75, -40.25, 1.25, -38.75]);
-        // 5E to 5.5E and 200E to 204.5E: the wider gap lies between them, not over the seam.
+        // 5E to 5.5E and 200E to 204.5E: the widest gap lies between them, not across the seam.
         let runs = vec![run(100, 10, 12), run(101, 400, 410)];
         check(&grid(), runs, [199.75, -40.25, 5.75, -39.25]);
-        // A region from 300E to 139.5E: what is west in it is west, however wide the gap.
+        // A regional grid from 300E to 139.5E: western columns stay west, however wide the gap.
         let lat = (0..10).map(f64::from).collect();
         let lon = (0..400).map(|i| 300.0 + 0.5 * f64::from(i)).collect();
         let regional = LatLonGrid::from_axes(lat, lon).unwrap().0;
@@ -358,7 +358,7 @@ mod tests {
         check(&regional, runs, [300.75, 2.5, 135.75, 4.5]);
     }
 
-    /// All cells of the row are at one place: without a length its width would be 10¹⁶ km.
+    /// All cells of the row are at one point. Regression: the length was 0 and the width 10¹⁶ km.
     #[test]
     fn a_row_at_a_pole_is_a_disc() {
         let grid = grid();

@@ -1,4 +1,4 @@
-//! Extracts the events of a class mask, and describes each by the fields inside it, if there are any.
+//! Extracts events from a class mask and describes each by the fields inside it, if there are any.
 
 use crate::derived::vapour_transport_proxy;
 use crate::error::{ClimateError, Result};
@@ -12,13 +12,15 @@ use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, Variable};
 
-/// Which regions count as events.
+/// The minimum size of regions that count as events.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExtractOptions {
-    /// Smallest cyclone, km². Default 20,000: a disc of 80 km radius, under the gale area of the smallest cyclones.
+    /// Minimum area of a cyclone, km². Default 20,000: a disc of 80 km radius, less than the gale area of the smallest
+    /// cyclones.
     pub min_tropical_cyclone_km2: f64,
-    /// Smallest river, km². Default 300,000: 1,500 km (the length test of the DeepCAM labels) by 200 km. For
-    /// comparison, TempestExtremes' published command has 400,000 and the members of TECA-BARD 353,000 to 5,000,000.
+    /// Minimum area of a river, km². Default 300,000: 1,500 km (the length criterion of the DeepCAM labels) by 200 km.
+    /// For comparison, TempestExtremes' published command uses 400,000 and the members of TECA-BARD 353,000 to
+    /// 5,000,000.
     pub min_atmospheric_river_km2: f64,
 }
 
@@ -40,9 +42,9 @@ impl ExtractOptions {
         }
     }
 
-    /// For masks whose own rules have chosen their objects: cyclones of any size, rivers as usual. The mask of a cyclone
-    /// may be its eye, which is smaller the stronger the storm; what rules call a river is not an event at any size,
-    /// because cyclones and edges cut pieces off.
+    /// For masks whose rules already selected their objects: cyclones of any size, rivers with the usual minimum. The
+    /// mask of a cyclone may contain only its eye, which is smaller for stronger storms. Rivers keep their minimum
+    /// because cyclones and domain edges cut off pieces that are not events.
     pub fn of_rules() -> Self {
         Self {
             min_tropical_cyclone_km2: 0.0,
@@ -50,7 +52,7 @@ impl ExtractOptions {
         }
     }
 
-    /// The smallest area of a class, km².
+    /// The minimum area of a class, km².
     pub fn min_area_km2(&self, class: Class) -> f64 {
         match class {
             Class::Background | Class::ExtratropicalCyclone | Class::TropicalDepression => 0.0,
@@ -60,25 +62,25 @@ impl ExtractOptions {
     }
 }
 
-/// What is known at the time of a mask besides the mask. What is absent stays blank in the events.
+/// Data available at the time of a mask besides the mask. Properties that depend on absent data stay blank.
 #[derive(Debug, Clone, Default)]
 pub struct EventFields<'a> {
-    /// Fields on the mask's grid; any of PSL, UBOT, VBOT (else U850, V850), TMQ and PRECT are used.
+    /// Fields on the mask's grid: PSL, UBOT, VBOT (or U850, V850), TMQ and PRECT are used if present.
     pub snapshot: Option<&'a Snapshot>,
-    /// Probability of a class, `(lat, lon)`.
+    /// Probabilities per class, `(lat, lon)`.
     pub probabilities: Vec<(Class, ArrayView2<'a, f32>)>,
-    /// Where land is, for landfall.
+    /// Land mask, for landfall.
     pub land: Option<&'a LandMask>,
-    /// Size of the vapour transport, kg m-1 s-1, `(lat, lon)`, where it is known and needs no stand-in.
+    /// Magnitude of the vapour transport, kg m-1 s-1, `(lat, lon)`, if known without a proxy.
     pub transport: Option<ArrayView2<'a, f32>>,
-    /// Whether this time has fields that could not be read and are therefore missing here.
+    /// Whether this time has fields that could not be read and are therefore absent here.
     pub unread: bool,
 }
 
 /// Vapour transport of every cell.
 #[derive(Debug, Clone, Copy)]
 pub enum CellTransport<'a> {
-    /// As the fields have it.
+    /// From the fields.
     True(ArrayView2<'a, f32>),
     /// [`vapour_transport_proxy`] of TMQ, U850 and V850.
     Proxy([ArrayView2<'a, f32>; 3]),
@@ -98,7 +100,7 @@ impl CellTransport<'_> {
 }
 
 impl<'a> EventFields<'a> {
-    /// Fields only.
+    /// Only the fields of a snapshot.
     pub fn of(snapshot: &'a Snapshot) -> Self {
         Self {
             snapshot: Some(snapshot),
@@ -106,19 +108,19 @@ impl<'a> EventFields<'a> {
         }
     }
 
-    /// Vapour transport of every cell: [`Self::transport`], else its stand-in.
+    /// Vapour transport of every cell: [`Self::transport`], or its proxy if that is absent.
     pub fn vapour_transport(&self) -> Option<CellTransport<'a>> {
         (self.transport.map(CellTransport::True)).or_else(|| self.transport_proxy())
     }
 
-    /// The stand-in, where TMQ, U850 and V850 are known.
+    /// The proxy, if TMQ, U850 and V850 are known.
     pub(super) fn transport_proxy(&self) -> Option<CellTransport<'a>> {
         let planes = [Variable::Tmq, Variable::U850, Variable::V850].map(|v| self.plane(v));
         let [tmq, u, v] = planes;
         Some(CellTransport::Proxy([tmq?, u?, v?]))
     }
 
-    /// The wind near the ground, else that at 850 hPa.
+    /// The wind near the ground, or that at 850 hPa if it is absent.
     pub(super) fn wind(&self) -> Option<[ArrayView2<'a, f32>; 2]> {
         let parts = |names: [Variable; 2]| {
             let [u, v] = names.map(|name| self.plane(name));
@@ -162,7 +164,7 @@ impl<'a> EventFields<'a> {
     }
 }
 
-/// An event with the cells it covers; what the tracker is fed with.
+/// An event and the cells it covers: the input of the tracker.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct DetectedEvent {
     /// Its properties.
@@ -171,20 +173,24 @@ pub struct DetectedEvent {
     pub region: Region,
 }
 
-/// The events of a mask, by class, then from west to east by the centroid of their area, then from south to north.
+/// Returns the events of a mask, ordered by class, then from west to east by the centroid of their area, then from
+/// south to north.
 ///
-/// Position, box, length, width and orientation are measured on the sphere (`events/shape.rs`). With fields: a
-/// cyclone's centre is where sea-level pressure is lowest, inside or, where a minimum lies downhill from there in the
-/// next cell or within 300 km, in that (masks by wind leave out the eye; where pressure falls on, at the deepest
-/// minimum inside), to a fraction of a cell by parabolas through its neighbours; other extremes are over the cells,
-/// precipitation is weighted by area. Wind is that of the lowest level (UBOT, VBOT); without it that at 850 hPa (U850,
-/// V850), of which the surface wind over sea is about 0.8 (Franklin et al. 2003), so that categories come out high. That
-/// of a tropical cyclone is also looked for within [`crate::events::cyclone_wind_deg`] of its centre. Missing values are
-/// left out; where all are missing the property is blank.
+/// Position, box, length, width and orientation are measured on the sphere (`events/shape.rs`). With fields:
+///
+/// - *Centre* of a cyclone: the cell of lowest sea-level pressure inside. If pressure falls further outside to a
+///   minimum in a neighbouring cell or within 300 km, that minimum (masks by wind exclude the eye). If pressure falls
+///   beyond that distance, the deepest minimum inside. Parabolas through the neighbours give sub-cell precision.
+/// - *Wind*: the highest of the lowest level (UBOT, VBOT), or at 850 hPa (U850, V850) if that is absent. Over sea the
+///   surface wind is about 0.8 of the wind at 850 hPa (Franklin et al. 2003), so categories come out too high. For
+///   tropical cyclones the search also covers [`crate::events::cyclone_wind_deg`] around the centre.
+/// - Other extremes are over the cells; precipitation is weighted by area.
+///
+/// Missing values are skipped; a property is blank if all of its values are missing.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if mask, grid and fields differ in shape or time, [`ClimateError::Invalid`] on an unknown
-/// class code.
+/// [`ClimateError::Mismatch`] if mask, grid and fields differ in shape or time, [`ClimateError::Invalid`] for an
+/// unknown class code.
 pub fn extract(
     mask: &ClassMask,
     grid: &LatLonGrid,
@@ -194,7 +200,7 @@ pub fn extract(
     Ok(extract_counting(mask, grid, fields, options)?.0)
 }
 
-/// As [`extract()`], and how many areas of cyclones were too small.
+/// Like [`extract()`], but also returns the number of cyclone regions that were too small.
 ///
 /// # Errors
 /// As [`extract()`].
@@ -229,7 +235,7 @@ pub fn extract_counting(
     Ok((in_order(found), small_cyclones))
 }
 
-/// Sorts events by class, then from west to east and from south to north by the (longitude, latitude) beside each.
+/// Sorts events by class, then from west to east and from south to north by the given (longitude, latitude).
 pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<DetectedEvent> {
     found.sort_by(|(a, x), (b, y)| {
         let class = x.event.class.cmp(&y.event.class);
@@ -238,7 +244,7 @@ pub(super) fn in_order(mut found: Vec<((f64, f64), DetectedEvent)>) -> Vec<Detec
     found.into_iter().map(|(_, detected)| detected).collect()
 }
 
-/// The event of a connected area of a class: its shape, and the extremes and means of the fields inside it.
+/// Describes a connected component as an event: its shape, and the extremes and means of the fields inside it.
 pub(crate) fn describe(
     region: &Region,
     time: Time,

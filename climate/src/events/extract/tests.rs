@@ -1,4 +1,4 @@
-//! Events against floods of cells by plain loops; the seam, the poles, small areas.
+//! Extraction against plain loops over cells: the seam, the poles, small areas.
 
 use super::*;
 use crate::events::shape::TangentPlane;
@@ -12,7 +12,8 @@ fn time() -> Time {
     Time::new(Calendar::NoLeap, 1996, 8, 26, 3, 0, 0).unwrap()
 }
 
-/// A storm of 600 km radius whose pressure is lowest `offset` degrees from the middle of its mask.
+/// A storm of 600 km radius whose pressure minimum lies 1.3 degrees north and 0.9 degrees west of the middle of its
+/// mask.
 fn storm(grid: &Arc<LatLonGrid>, lat: f64, lon: f64) -> (ClassMask, Snapshot) {
     let around = |radius: f64, j: usize, i: usize| {
         distance_km(lat, lon, grid.lat_deg()[j], grid.lon_deg()[i]) < radius
@@ -55,7 +56,7 @@ fn fields_give_centre_and_extremes() {
         &ExtractOptions::default(),
     );
     let event = &found.unwrap()[0].event;
-    // The pressure minimum, to a tenth of the one-degree cells, and over the seam.
+    // The centre is the pressure minimum, to a tenth of the one-degree cells, across the seam.
     let miss = distance_km(-18.7, 359.4, event.lat_deg, event.lon_deg);
     assert!(miss < 11.0, "{miss} km off: {event:?}");
     assert!(event.west_deg > 350.0 && event.east_deg < 10.0);
@@ -68,7 +69,7 @@ fn fields_give_centre_and_extremes() {
     assert!((gales - 307.0).abs() < 40.0, "{gales}");
 }
 
-/// A column of cells from the equator to 60N at 7E, in which everything differs from row to row.
+/// A column of cells from the equator to 60N at 7E, where all fields vary by row.
 #[test]
 fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
     let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
@@ -76,7 +77,7 @@ fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
     (90..151).for_each(|j| codes[(j, 7)] = 2);
     let mask = ClassMask::new(time(), codes).unwrap();
     let fields = Array3::from_shape_fn((7, 181, 360), |(k, j, i)| match (k, i, j) {
-        // What lies outside would change every one of them.
+        // Including any value from outside would change the results.
         (0, 7, 150) => f32::NAN,
         (0, 7, _) => j as f32 - 80.0,
         (1, 7, _) => 101_000.0 + j as f32,
@@ -128,7 +129,7 @@ fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
         found.remove(0).event
     };
     let found = event(&snapshot);
-    // Rows 90 to 119 reach from 0.5S to 29.5N, all of them to 60.5N: 30 of 61 cells, but 57 % of the area.
+    // Rows 90 to 119 cover 0.5S to 29.5N, all rows up to 60.5N: 30 of 61 cells, but 57 % of the area.
     let sine = |lat_deg: f64| lat_deg.to_radians().sin();
     let south = (sine(29.5) + sine(0.5)) / (sine(60.5) + sine(0.5));
     let rain = 1e-7 * south + 4e-7 * (1.0 - south);
@@ -147,7 +148,7 @@ fn properties_are_extremes_and_means_by_area_of_what_lies_inside() {
     assert_eq!(event(&without).max_wind_m_s, Some(10.0), "at 850 hPa");
 }
 
-/// 100W from the Pacific at 10N to the Great Plains at 50N; the coast of Mexico is near 17N.
+/// A column along 100W from the Pacific at 10N to the Great Plains at 50N; the coast of Mexico is near 17N.
 #[test]
 fn land_under_an_event_is_a_share_of_its_area_and_a_place() {
     let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
@@ -174,9 +175,9 @@ fn land_under_an_event_is_a_share_of_its_area_and_a_place() {
     assert!((river.details.land_share.unwrap() - share).abs() < 1e-9);
     let rows = (100..141).filter(|&j| land.is_land((j, 260))).count();
     assert!(rows as f64 / 41.0 - share > 0.02, "not what cells say");
-    // Nothing tells where it is strongest: the middle of its area, at 28.6N, is nearest to 29N.
+    // Without moisture and transport, the land cell nearest to the centroid (28.6N) is chosen: 29N.
     assert_eq!(place(&river), Some((29.0, 260.0)));
-    // Strongest over the sea, on land at 40N; moistest on land at 35N.
+    // Transport is highest over sea, and on land at 40N; moisture on land is highest at 35N.
     let strength = |on_land: usize| {
         Array2::from_shape_fn(grid.shape(), |(j, _)| match j {
             100..105 => 1000f32,
@@ -200,7 +201,7 @@ fn land_under_an_event_is_a_share_of_its_area_and_a_place() {
     };
     let strong = event(2, known);
     assert_eq!(place(&strong), Some((40.0, 260.0)));
-    // What counts of a cyclone is its centre.
+    // For a cyclone the centre counts.
     let cyclone = event(1, EventFields::default());
     assert_eq!(place(&cyclone), Some((cyclone.lat_deg, cyclone.lon_deg)));
 }
@@ -221,7 +222,7 @@ fn events_are_in_order_of_class_and_from_west_to_east_and_large_enough_for_their
         };
         found.into_iter().map(of).collect::<Vec<_>>()
     };
-    // In no order of their rows. Two rivers at 5E: the southern one first.
+    // Rows in mixed order. Two rivers at 5E: the southern one comes first.
     let all = [
         (1, 110, 199, 3),
         (1, 120, 19, 3),
@@ -237,7 +238,8 @@ fn events_are_in_order_of_class_and_from_west_to_east_and_large_enough_for_their
         (2, 300, 40),
     ];
     assert_eq!(found(&all, &ExtractOptions::everything()), order);
-    // A cell at the equator has 12,364 km²: one is too small for a cyclone of 20,000, 24 are for a river of 300,000.
+    // A cell at the equator has 12,364 km²: one cell is below the minimum of cyclones (20,000), 24 are below that of
+    // rivers (300,000).
     let sizes = [
         (1, 90, 10, 1),
         (1, 90, 20, 3),
@@ -268,7 +270,7 @@ fn an_eye_that_the_mask_leaves_out_is_the_centre_and_no_farther_low() {
     let ring = event(&mask);
     assert!(off_eye(ring.lat_deg, ring.lon_deg) < 11.0, "{ring:?}");
     assert_eq!(ring.min_psl_pa, whole.min_psl_pa);
-    // What is left is 500 km and more from the eye: downhill, but another storm's.
+    // The rest of the mask is 500 km or more from the eye: downhill, but belonging to another storm.
     for ((j, i), code) in mask.codes.indexed_iter_mut() {
         *code *= u8::from(off_eye(lat[j], lon[i]) > 500.0 && lat[j] < -22.0);
     }
@@ -282,7 +284,7 @@ fn of_two_masks_about_one_eye_the_nearer_has_it() {
     let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
     let (mut mask, snapshot) = storm(&grid, -20.0, 0.3);
     let (lat, lon) = (grid.lat_deg().to_vec(), grid.lon_deg().to_vec());
-    // A half of the ring 120 km and more from the eye in the west, one 230 km and more from it in the east.
+    // A western half ring starting 120 km from the eye, and an eastern one starting 230 km from it.
     for ((j, i), code) in mask.codes.indexed_iter_mut() {
         let off = distance_km(-18.7, 359.4, lat[j], lon[i]);
         let east = lon_difference_deg(lon[i], 359.4);
@@ -301,7 +303,7 @@ fn of_two_masks_about_one_eye_the_nearer_has_it() {
 #[test]
 fn of_two_masks_of_equal_pressure_one_has_the_eye() {
     let grid = Arc::new(LatLonGrid::global(181, 360).unwrap());
-    // The eye at 0E, between two columns that mirror each other.
+    // The eye is at 0E, between two columns that mirror each other.
     let (mut mask, mut snapshot) = storm(&grid, -20.3, 0.9);
     let lat = grid.lat_deg().to_vec();
     for ((j, i), code) in mask.codes.indexed_iter_mut() {
@@ -355,7 +357,7 @@ fn without_fields_properties_are_blank_and_small_regions_go() {
     assert_eq!((found.len(), found[0].event.min_psl_pa), (1, None));
     let all = extract(&mask, &grid, &none, &ExtractOptions::everything()).unwrap();
     assert_eq!(all.len(), 2);
-    // Rules have chosen theirs, whatever its size.
+    // Masks by rules have already selected cyclones, whatever their size.
     for (options, events, small) in [
         (ExtractOptions::default(), 1, 1),
         (ExtractOptions::of_rules(), 2, 0),
@@ -381,11 +383,11 @@ fn without_fields_properties_are_blank_and_small_regions_go() {
     assert!(error.unwrap_err().to_string().contains("1996-08-26T04"));
 }
 
-/// The axis of the round storms below has no direction.
+/// The circular storms below have no axis direction, so this test uses a band.
 #[test]
 fn a_rolled_band_keeps_its_tilt_and_a_mirrored_one_has_the_opposite() {
     let grid = LatLonGrid::global(73, 144).unwrap();
-    // 4,000 km x 800 km about 40N 2E, 30 degrees anticlockwise from east.
+    // 4,000 km x 800 km around 40N 2E, 30 degrees anticlockwise from east.
     let plane = TangentPlane::new(40.0, 2.0);
     let (sin, cos) = 30f64.to_radians().sin_cos();
     let band = Array2::from_shape_fn(grid.shape(), |(j, i)| {
@@ -443,7 +445,7 @@ proptest! {
             let sign = if mirror { -1.0 } else { 1.0 };
             prop_assert!(distance_km(sign * a.lat_deg, a.lon_deg + turn, b.lat_deg, b.lon_deg) < 1e-3);
             prop_assert!((a.area_km2 - b.area_km2).abs() < 1e-3);
-            // A cell on the border of two slices may fall to either.
+            // Rounding may move a cell between two slices.
             prop_assert!((a.length_km / b.length_km - 1.0).abs() < 0.05);
             prop_assert!(((a.west_deg + turn - b.west_deg + 180.0).rem_euclid(360.0) - 180.0).abs() < 1e-9);
             prop_assert_eq!(a.max_wind_m_s, b.max_wind_m_s);

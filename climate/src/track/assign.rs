@@ -1,13 +1,13 @@
-//! One-to-one assignment of tracks to events at least total cost.
+//! One-to-one assignment of tracks to events with minimum total cost.
 //!
-//! The pairs that are possible at all fall into small independent groups (two cyclones an ocean apart share no
-//! candidate); each is solved on its own by the Hungarian method in the shortest-augmenting-path form. One of more than
-//! 400 tracks or events is not: there the cheapest pair comes first.
+//! The feasible pairs fall into small independent groups, since two cyclones an ocean apart share no candidate. Each
+//! group is solved separately by the Hungarian method with shortest augmenting paths, or greedily (cheapest pair first)
+//! if it has more than 400 tracks or events.
 //! Source: Kuhn 1955, doi:10.1002/nav.3800020109; Jonker and Volgenant 1987, doi:10.1007/BF02278710.
 
 use crate::events::components::Forest;
 
-/// A pair that is possible, and what it costs; less than [`UNMATCHED`] to be worth making.
+/// A feasible pair and its cost, which must be less than [`UNMATCHED`].
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Pair {
     /// Index of the track.
@@ -18,13 +18,13 @@ pub(crate) struct Pair {
     pub cost: f64,
 }
 
-/// What it costs to leave a track without an event. Every possible pair must cost less.
+/// Cost of leaving a track without an event. Every feasible pair must cost less.
 pub(crate) const UNMATCHED: f64 = 2.5;
-/// Groups above this size are assigned greedily: the exact method is cubic. Far above anything in a sane mask.
+/// Larger groups are assigned greedily, because the exact method is cubic. Realistic masks stay far below this size.
 const EXACT_LIMIT: usize = 400;
 
-/// For every track the event it goes on with, at least total cost unless a group has more than [`EXACT_LIMIT`] tracks
-/// or events. The result does not depend on the order of `pairs`; of equal totals always the same one is taken.
+/// Returns the event that continues each track. The total cost is minimal unless a group has more than [`EXACT_LIMIT`]
+/// tracks or events. The result does not depend on the order of `pairs`; ties are broken deterministically.
 pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option<usize>> {
     let mut pairs = pairs.to_vec();
     pairs.sort_by_key(|a| (a.track, a.event));
@@ -39,7 +39,7 @@ pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option
             greedy(&group, events, &mut result);
             continue;
         }
-        // One more column per row: the row stays alone.
+        // One extra column per row, for leaving the row unmatched.
         let width = columns.len() + rows.len();
         let mut cost = vec![vec![UNMATCHED; width]; rows.len()];
         for line in &mut cost {
@@ -57,7 +57,7 @@ pub(crate) fn assign(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Option
     result
 }
 
-/// The pairs, split where no track and no event is shared.
+/// Splits the pairs into groups that share no track and no event.
 fn groups(tracks: usize, events: usize, pairs: &[Pair]) -> Vec<Vec<Pair>> {
     let mut forest = Forest::default();
     forest.grow(tracks + events);
@@ -89,11 +89,11 @@ fn greedy(group: &[Pair], events: usize, result: &mut [Option<usize>]) {
     }
 }
 
-/// The column of every row at least total cost; there are at least as many columns as rows.
+/// The column assigned to each row at minimum total cost; there are at least as many columns as rows.
 fn hungarian(cost: &[Vec<f64>]) -> Vec<usize> {
     let rows = cost.len();
     let columns = cost.first().map_or(0, Vec::len);
-    // Index 0 of the columns stands for "free"; rows and columns count from 1.
+    // Column 0 means "free"; rows and columns count from 1.
     let mut row_potential = vec![0.0; rows + 1];
     let mut column_potential = vec![0.0; columns + 1];
     let mut row_of = vec![0; columns + 1];
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The judge: the least total cost over all assignments.
+    /// Reference: the minimum total cost over all assignments.
     fn best_cost(track: usize, tracks: usize, used: u32, pairs: &[Pair]) -> f64 {
         if track == tracks {
             return 0.0;
@@ -183,7 +183,7 @@ mod tests {
             let mut events: Vec<_> = found.iter().flatten().collect();
             events.sort_unstable();
             prop_assert!(events.windows(2).all(|w| w[0] != w[1]));
-            // The order in which the pairs were found does not matter.
+            // The result does not depend on the order of the pairs.
             let len = pairs.len().max(1);
             pairs.rotate_left(shift % len);
             prop_assert_eq!(assign(4, 5, &pairs), found);
@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn the_nearest_pair_gives_way_where_the_sum_is_less() {
-        // Greedy would take (0, 0) at 0.1 and leave track 1 alone.
+        // A greedy assignment would take (0, 0) at 0.1 and leave track 1 unmatched.
         let pair = |track, event, cost| Pair { track, event, cost };
         let pairs = [pair(0, 0, 0.1), pair(0, 1, 0.4), pair(1, 0, 0.3)];
         assert_eq!(assign(2, 2, &pairs), [Some(1), Some(0)]);

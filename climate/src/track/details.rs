@@ -6,27 +6,27 @@ use crate::statistics::{ace_of_point, power_dissipation_of_point};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, Time};
 
-/// Most relatives that a track lists of a kind; a track that never ends must not grow without end. All are found from
-/// the other side (`parent_track`, `merged_into`).
+/// Maximum number of related tracks that a track lists per kind, so that an endless track does not grow without bound.
+/// The others can still be found through `parent_track` and `merged_into`.
 pub const MOST_RELATIVES: usize = 32;
-/// From this share of its area over land on, a river is taken to have reached it: it nearly always covers an island.
+/// A river has reached land if at least this share of its area is over land; nearly every river covers some island.
 const RIVER_LAND_SHARE: f64 = 0.05;
 
-/// What is known of a track beyond its path and extremes. What is not known is blank.
+/// Properties of a track beyond its path and extremes. Unknown values are blank.
 ///
-/// Relatives are identities; one without a row in `tracks.csv` was too short to be listed.
+/// Related tracks are identities. One without a row in `tracks.csv` was too short to be listed.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrackDetails {
     /// The track it split from.
     pub parent_track: Option<u64>,
-    /// The track it ended in.
+    /// The track that it merged into.
     pub merged_into: Option<u64>,
     /// The first [`MOST_RELATIVES`] tracks that split from it.
     pub split_tracks: Vec<u64>,
-    /// The first [`MOST_RELATIVES`] tracks that ended in it.
+    /// The first [`MOST_RELATIVES`] tracks that merged into it.
     pub merged_tracks: Vec<u64>,
-    /// Highest speed of the centre between two points, m/s. Masks' centres move with the shape of their area too, most
-    /// where areas merge or split.
+    /// Highest speed of the centre between two points, m/s. Centres of masks also move when the shape of the area
+    /// changes, most when areas merge or split.
     pub max_speed_m_s: Option<f64>,
     /// Cyclones: accumulated cyclone energy, 10⁴ kt².
     pub ace_1e4_kt2: Option<f64>,
@@ -34,42 +34,43 @@ pub struct TrackDetails {
     pub pdi_m3_s2: Option<f64>,
     /// Highest vapour transport, kg m-1 s-1, by [`crate::derived::vapour_transport_proxy`].
     pub max_ivt_proxy_kg_m_s: Option<f64>,
-    /// Highest vapour transport of those that the fields have, kg m-1 s-1.
+    /// Highest vapour transport of the transport in the fields, kg m-1 s-1.
     pub max_ivt_kg_m_s: Option<f64>,
-    /// Rivers: highest rank at any place.
+    /// Rivers: highest rank at any point.
     pub river_scale: Option<u8>,
-    /// Liquid water that fell inside over its life, km³.
+    /// Liquid water that fell inside during its lifetime, km³.
     pub precipitation_km3: Option<f64>,
-    /// How often it came from the sea to land; blank where land is not known.
+    /// Number of landfalls; blank if land is unknown.
     pub landfalls: Option<u32>,
-    /// The first time that it did.
+    /// The first landfall.
     pub landfall: Option<Landfall>,
-    /// Whether it reached the edge of a regional domain at any time: genesis, end and size may be those of a part.
+    /// Whether it touched the edge of a regional domain at any time, so that genesis, end and size may be those of the
+    /// part inside.
     pub touches_edge: Option<bool>,
-    /// What it is called where it was read from.
+    /// Its identity in the file that it was read from.
     #[serde(default)]
     pub identity: Identity,
 }
 
-/// Where, when and how strong a track came to land.
+/// Location, time and intensity of a track's landfall.
 ///
-/// Cyclones: the first point whose centre is over land after one over sea. Rivers: the first time at which a twentieth
-/// of the area is over land after one at which less was. What was over land from the first point on made no landfall.
+/// Cyclones: the first point whose centre is over land after one over sea. Rivers: the first time with at least a
+/// twentieth of the area over land after one with less. A track that starts over land makes no landfall there.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Landfall {
     /// When.
     pub time: Time,
-    /// Longitude of the place ([`crate::events::EventDetails::land_lon_deg`]).
+    /// Longitude of the landfall ([`crate::events::EventDetails::land_lon_deg`]).
     pub lon_deg: f64,
-    /// Latitude of the place.
+    /// Latitude of the landfall.
     pub lat_deg: f64,
-    /// Highest wind of the points before and at landfall, m/s.
+    /// Highest wind of the last point before and the first after landfall, m/s.
     pub max_wind_m_s: Option<f64>,
-    /// Lowest pressure of the points before and at landfall, Pa.
+    /// Lowest pressure of the last point before and the first after landfall, Pa.
     pub min_psl_pa: Option<f64>,
 }
 
-/// The last point of a track as seen from land.
+/// The state of a track's last point that the landfall test of the next point needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Shore {
     on_land: bool,
@@ -78,7 +79,7 @@ pub(super) struct Shore {
 }
 
 impl Shore {
-    /// What the next point needs to know of this one to tell a landfall.
+    /// The state of an event, for the landfall test of the next one.
     pub fn of(event: &Event) -> Self {
         Self {
             on_land: place_on_land(event).is_some(),
@@ -88,7 +89,7 @@ impl Shore {
     }
 }
 
-/// Latitude and longitude at which an event is over land, if it is.
+/// Latitude and longitude of the point where an event is over land, if it is.
 fn place_on_land(event: &Event) -> Option<(f64, f64)> {
     let details = &event.details;
     let place = details.land_lat_deg.zip(details.land_lon_deg)?;
@@ -108,8 +109,8 @@ impl TrackDetails {
         details
     }
 
-    /// Takes the next event in; its speed where it is known.
-    pub(super) fn go_on(&mut self, event: &Event, speed_m_s: Option<f64>) {
+    /// Adds the next event, with the speed towards it if that is known.
+    pub(super) fn extend(&mut self, event: &Event, speed_m_s: Option<f64>) {
         self.max_speed_m_s = super::pick(self.max_speed_m_s, speed_m_s, f64::max);
         self.add(event);
     }
@@ -135,7 +136,7 @@ impl TrackDetails {
         self.touches_edge = self.touches_edge.max(point.touches_edge);
     }
 
-    /// Notes a landfall between the point that `shore` knows and the next; `shore` moves on.
+    /// Records a landfall if the track moved from sea, as stored in `shore`, to land; then updates `shore`.
     pub(super) fn landfall(&mut self, event: &Event, shore: &mut Shore) {
         let before = std::mem::replace(shore, Shore::of(event));
         let Some((lat_deg, lon_deg)) = place_on_land(event).filter(|_| !before.on_land) else {
@@ -151,11 +152,11 @@ impl TrackDetails {
         });
     }
 
-    pub(super) fn split_off(&mut self, track_id: u64) {
+    pub(super) fn add_split(&mut self, track_id: u64) {
         list(&mut self.split_tracks, track_id);
     }
 
-    pub(super) fn take_in(&mut self, track_id: u64) {
+    pub(super) fn add_merged(&mut self, track_id: u64) {
         list(&mut self.merged_tracks, track_id);
     }
 }

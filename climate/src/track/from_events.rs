@@ -1,16 +1,15 @@
-//! Summarises tracks from events that already have track numbers.
+//! Summarises tracks from events whose track numbers are known.
 
 use crate::events::Event;
 use crate::track::details::Shore;
 use crate::track::{Fate, Origin, Track};
 use std::collections::BTreeMap;
 
-/// The tracks of events whose `track_id` is known, ascending by identity: of a truth that came with identities, or of a
-/// table of tracked events.
+/// Returns the tracks of events with a `track_id`, ascending by identity. The events come from ground truth with
+/// identities or from a table of tracked events.
 ///
-/// Events without an identity are left out. What was there at the first or last time of all events began before or went
-/// on after the data; how others began or ended (by splitting or merging) is not in the events, so they have genesis
-/// and lysis.
+/// Events without an identity are ignored. Tracks present at the first or last time of all events start before or
+/// continue after the data. All other tracks have genesis and lysis, because events do not record splits and merges.
 ///
 /// # Example
 /// ```
@@ -24,7 +23,7 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
     all.sort_by_key(|event| event.time.seconds_since(zero));
     let (first, last) = (all[0].time, all[all.len() - 1].time);
     let mut tracks: BTreeMap<u64, (Track, Shore)> = BTreeMap::new();
-    // Sum and number of the areas that are known.
+    // Sum and count of the known areas.
     let mut areas: BTreeMap<u64, (f64, usize)> = BTreeMap::new();
     for event in all {
         let Some(id) = event.track_id else { continue };
@@ -34,7 +33,7 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
             *count += 1;
         }
         match tracks.get_mut(&id) {
-            Some((track, shore)) => track.go_on(event, shore),
+            Some((track, shore)) => track.extend(event, shore),
             None => {
                 let origin = if event.time == first {
                     Origin::StartOfData
@@ -53,7 +52,7 @@ pub fn from_events(events: &[Event]) -> Vec<Track> {
         if track.end != last {
             track.fate = Fate::Lysis;
         }
-        // One that is not known would leave none.
+        // A single unknown area would make the mean NaN.
         let known = areas.get(&track.track_id);
         if let Some(&(sum, count)) = known.filter(|(_, count)| *count < track.points) {
             track.mean_area_km2 = sum / count as f64;
@@ -68,7 +67,7 @@ mod tests {
     use crate::track::readers::{ImportedPoint, ImportedTrack, TrackFormat, TrackTable};
     use squall_data::{Calendar, Class, Time};
 
-    /// Events of one track, at hours after the first.
+    /// Events of one track at the given hours.
     fn events(hours: &[i64]) -> Vec<Event> {
         let start = Time::new(Calendar::NoLeap, 2000, 9, 1, 0, 0, 0).unwrap();
         let point = |&hours: &i64| ImportedPoint {
@@ -97,7 +96,7 @@ mod tests {
         table.events()
     }
 
-    /// Events without a track also show that their times were searched.
+    /// Events without a track also count as analysed times.
     #[test]
     fn data_end_with_the_last_event_of_any_track_or_none() {
         let ends = |untracked: &[i64]| {

@@ -1,14 +1,14 @@
-//! What a track of another tool is called there.
+//! The identity of a track in the file of another tool.
 
 use serde::{Deserialize, Serialize};
 
-/// Words that stand where a storm has no name, in any case.
+/// Placeholders for storms without a name, in any case.
 ///
 /// # Source
 /// Column documentation of IBTrACS v04 (`NAME`); HURDAT2; NRL, ATCF "Best Track/Objective Aid/Wind Radii Format".
 const NAMELESS: [&str; 5] = ["UNNAMED", "NOT_NAMED", "NONAME", "NAMELESS", "INVEST"];
 
-/// What a track is called where it came from; nothing of tracks that this program found.
+/// The identity of a track in its source file; empty for tracks found by this program.
 ///
 /// # Example
 /// ```
@@ -21,14 +21,14 @@ const NAMELESS: [&str; 5] = ["UNNAMED", "NOT_NAMED", "NONAME", "NAMELESS", "INVE
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its identity in the file that it was read from, such as IBTrACS' SID.
+    /// Its identifier in the source file, such as IBTrACS' SID.
     pub source_id: Option<String>,
     /// The name of its storm.
     pub name: Option<String>,
 }
 
 impl Identity {
-    /// Takes in what its storm is called at a point: the last name counts, as storms are named while they live.
+    /// Takes the storm's name at a point. The last name counts, because storms are named during their life.
     pub fn call(&mut self, name: &str) {
         let name = name.trim();
         let is_none = |word: &&str| name.eq_ignore_ascii_case(word);

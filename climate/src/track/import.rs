@@ -1,4 +1,4 @@
-//! Turns the tracks of other tools into events, with the hours and the land that their tables lack.
+//! Converts the tracks of other tools to events, and fills in durations and land, which their tables lack.
 
 use super::readers::{ImportedPoint, TrackTable};
 use super::{Identity, Track};
@@ -8,18 +8,18 @@ use crate::map::LandMask;
 use squall_data::Time;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// The most hours between two points that count: a hole in a track is not a time that the storm lasted.
+/// Maximum interval between two points that counts as lifetime, hours: longer intervals are gaps in the track.
 const LONGEST_HOURS: f64 = 24.0;
 
-/// Hours between two points of most best tracks.
+/// Usual interval of best tracks, hours.
 const USUAL_HOURS: f64 = 6.0;
 
-/// The points of tracks as events, by time and track.
+/// Returns the points of tracks as events, ordered by time and track.
 ///
-/// Tracks are numbered from 1 in the order in which they begin, then from south to north. A point is over land if its
-/// place is; areas, shapes, moisture and rain are not known. A point stands for the time half-way to its
-/// neighbours on the track, of those that have a wind where some have: best tracks have points between those at which
-/// the wind is told, and at landfall, and a storm's energy must not depend on them.
+/// Tracks are numbered from 1 by their first time, then from south to north. A point is over land if its position is.
+/// Areas, shapes, moisture and rain are unknown. Each point represents the time half-way to its neighbours on the
+/// track; if some points have a wind, only those count as neighbours. Best tracks contain extra points, such as
+/// landfalls, some without wind, which must not change a storm's energy.
 ///
 /// # Example
 /// ```
@@ -31,7 +31,7 @@ const USUAL_HOURS: f64 = 6.0;
 /// assert!(import::events(&none, &LandMask::natural_earth(&grid)).is_empty());
 /// ```
 pub fn events(table: &TrackTable, land: &LandMask) -> Vec<Event> {
-    let ids = numbers(table);
+    let ids = track_numbers(table);
     let mut events = table.events();
     let hours = table.tracks.iter().flat_map(|track| {
         let has_wind = |p: &ImportedPoint| p.max_wind_m_s.is_some() || p.other_wind;
@@ -48,13 +48,13 @@ pub fn events(table: &TrackTable, land: &LandMask) -> Vec<Event> {
     if let Some(zero) = events.first().map(|event| event.time) {
         events.sort_by_key(|event| (event.time.seconds_since(zero), event.track_id));
     }
-    tell_land(&mut events, land);
+    fill_land(&mut events, land);
     events
 }
 
-/// Tells the tracks of [`events`] of a table what they are called there.
+/// Copies the identities of a table to the tracks made from its [`events`].
 pub fn identify(tracks: &mut [Track], table: &TrackTable) {
-    let of_table = numbers(table).into_iter().zip(&table.tracks);
+    let of_table = track_numbers(table).into_iter().zip(&table.tracks);
     let identities: BTreeMap<u64, &Identity> = of_table
         .filter_map(|(id, track)| Some((id?, &track.identity)))
         .collect();
@@ -65,9 +65,9 @@ pub fn identify(tracks: &mut [Track], table: &TrackTable) {
     }
 }
 
-/// The number of each track of a table, from 1 in the order in which they begin, then from south to north; none of one
-/// without points.
-fn numbers(table: &TrackTable) -> Vec<Option<u64>> {
+/// The number of each track of a table: from 1 by first time, then from south to north; `None` for a track without
+/// points.
+fn track_numbers(table: &TrackTable) -> Vec<Option<u64>> {
     let first = |place: &usize| table.tracks[*place].points.first();
     let mut order: Vec<usize> = (0..table.tracks.len()).collect();
     order.retain(|place| first(place).is_some());
@@ -87,9 +87,9 @@ fn numbers(table: &TrackTable) -> Vec<Option<u64>> {
     ids
 }
 
-/// The events of a table in the order of time, completed by what tables of other programs lack (the hours that a row
-/// represents, and land; each only if no row has it), and the number of rows that were left out because they repeat a
-/// time of their track.
+/// Sorts the events of a table by time and fills in what tables of other programs lack: the hours that a row
+/// represents, and land, each only if no row has it. Also returns the number of rows dropped because they repeat a time
+/// of their track.
 pub fn complete(mut events: Vec<Event>, land: &LandMask) -> (Vec<Event>, usize) {
     let Some(zero) = events.first().map(|event| event.time) else {
         return (events, 0);
@@ -104,18 +104,18 @@ pub fn complete(mut events: Vec<Event>, land: &LandMask) -> (Vec<Event>, usize) 
     });
     let repeated = before - events.len();
     if events.iter().all(|event| event.details.hours.is_none()) {
-        tell_hours(&mut events);
+        fill_hours(&mut events);
     }
     if events
         .iter()
         .all(|event| event.details.land_share.is_none())
     {
-        tell_land(&mut events, land);
+        fill_land(&mut events, land);
     }
     (events, repeated)
 }
 
-/// What is to be said of years between the first and the last of some times that none is of; `None` if there is none.
+/// A note on years without any time, between the first and the last of the given times; `None` if there are none.
 pub fn note_of_empty_years(times: &[Time]) -> Option<String> {
     let years: BTreeSet<i64> = times.iter().map(|time| time.year()).collect();
     let all = *years.first()?..=*years.last()?;
@@ -128,7 +128,7 @@ pub fn note_of_empty_years(times: &[Time]) -> Option<String> {
     })
 }
 
-fn tell_hours(events: &mut [Event]) {
+fn fill_hours(events: &mut [Event]) {
     let mut tracks: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for (place, event) in events.iter().enumerate() {
         if let Some(id) = event.track_id {
@@ -146,7 +146,7 @@ fn tell_hours(events: &mut [Event]) {
     }
 }
 
-fn tell_land(events: &mut [Event], land: &LandMask) {
+fn fill_land(events: &mut [Event], land: &LandMask) {
     for event in events {
         let on_land = land.is_land_at(event.lat_deg, event.lon_deg);
         let details = &mut event.details;
@@ -158,8 +158,8 @@ fn tell_land(events: &mut [Event], land: &LandMask) {
     }
 }
 
-/// The hours that each point of a track, with or without a wind, represents; `None` for points without a wind if others
-/// of the track have one.
+/// The hours that each point of a track represents. The flag says whether the point has a wind. `None` for points
+/// without wind if other points have one.
 fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let windy = points.iter().any(|(_, has_wind)| *has_wind);
     let counts = |has_wind: bool| !windy || has_wind;
@@ -172,7 +172,7 @@ fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let mut of_counted = (0..times.len()).map(|at| {
         let before = at.checked_sub(1).and_then(gap);
         let (before, after) = (before.or(gap(at)), gap(at).or(before));
-        // A single point represents the usual step.
+        // A single point represents the usual interval.
         before
             .zip(after)
             .map_or(USUAL_HOURS, |(a, b)| (a + b) / 2.0)
@@ -218,7 +218,7 @@ mod tests {
         let table = TrackTable {
             format: TrackFormat::TecaCsv,
             tracks: vec![
-                // From the Gulf of Mexico into Mississippi, with a point at landfall between the steps.
+                // From the Gulf of Mexico into Mississippi, with an extra point at landfall.
                 track(
                     "late",
                     &[
@@ -260,20 +260,20 @@ mod tests {
         assert!(tracks[0].details.ace_1e4_kt2.unwrap() > 0.0);
     }
 
-    /// Seasons that are not in a file had been years without a storm, without a word.
+    /// Regression: seasons missing from a file silently counted as years without a storm.
     #[test]
     fn years_without_a_point_are_said() {
         let of = |years: &[i64]| {
             let time = |year: &i64| Time::new(Calendar::Standard, *year, 8, 1, 0, 0, 0).unwrap();
             note_of_empty_years(&years.iter().map(time).collect::<Vec<_>>())
         };
-        let said = of(&[1983, 1985, 1985, 1989]).unwrap();
+        let note = of(&[1983, 1985, 1985, 1989]).unwrap();
         let begin = "no point is of 1984, 1986 to 1988: ";
-        assert!(said.starts_with(begin), "{said}");
+        assert!(note.starts_with(begin), "{note}");
         assert_eq!((of(&[1983, 1984]), of(&[])), (None, None));
     }
 
-    /// Points between those with a wind change nothing of the energy.
+    /// Extra points without wind do not change the energy.
     #[test]
     fn energy_is_that_of_the_points_with_wind() {
         let grid = LatLonGrid::global(181, 360).unwrap();
@@ -302,7 +302,7 @@ mod tests {
         let hole = energy(&[at(0), at(6), at(240), at(246)], &[]);
         assert!(alike(hole, alone * (6.0 + 15.0 + 15.0 + 6.0) / 6.0));
     }
-    /// Rows of others, storm by storm, are what the same storms are as tracks.
+    /// Rows of another program give the same events as the same storms read as tracks.
     #[test]
     fn rows_of_others_are_completed_and_those_of_ours_stay() {
         let grid = LatLonGrid::global(361, 720).unwrap();
@@ -324,12 +324,12 @@ mod tests {
             .for_each(|row| row.track_id = row.track_id.map(|id| id + 1));
         rows.push(rows[1].clone());
         let (found, repeated) = complete(rows, &land);
-        // Shapes are not known, and what is not known is not equal to itself.
+        // Debug text, because unknown shapes are NaN, which is unequal to itself.
         assert_eq!(
             (format!("{found:?}"), repeated),
             (format!("{expected:?}"), 1)
         );
-        // A second time nothing is left to do, also where hours are other ones.
+        // Completing a second time changes nothing, even with other hours.
         let mut ours = found;
         ours.iter_mut()
             .for_each(|row| row.details.hours = Some(3.0));

@@ -1,4 +1,4 @@
-//! Which events a track may go on with at one time, and what overlaps.
+//! Finds the events that may continue a track at one time, and overlaps.
 
 use crate::events::{DetectedEvent, Region};
 use crate::track::assign::Pair;
@@ -8,7 +8,7 @@ use crate::track::options::Linking;
 use squall_data::Time;
 use squall_data::grid::{KM_PER_DEGREE, distance_km};
 
-/// All pairs of a track and an event of one class that overlap or are in reach.
+/// All pairs of a track and an event of one class that overlap or are within reach.
 pub(super) fn links(
     tracks: &[OpenTrack],
     events: &[&mut DetectedEvent],
@@ -24,7 +24,7 @@ pub(super) fn links(
         let ahead = time.hours_since(last.end);
         let reach_km = linking.reach_km(ahead).max(1e-6);
         let joined_reach_km = linking.joined_reach_km(ahead);
-        // A track of one point has no motion that could be carried on.
+        // A track of one point has no motion to extrapolate.
         let deviation_km = match open.hours_behind() {
             Some(behind) => linking.deviation_km(ahead, behind),
             None => f64::INFINITY,
@@ -33,7 +33,7 @@ pub(super) fn links(
         let own_km2 = open.region.area_km2(row_areas_km2);
         for (event, detected) in events.iter().enumerate() {
             let DetectedEvent { event: at, region } = &**detected;
-            // Of many events, as in noisy masks, nearly all are far from a track: what follows takes much longer.
+            // Cheap test first: in noisy masks nearly all events are far from a track.
             if is_beyond(reach_km, last.end_lat_deg, at.lat_deg)
                 && share_no_row(&open.region, region)
             {
@@ -77,13 +77,13 @@ pub(super) fn links(
     links
 }
 
-/// Whether latitudes alone are farther apart than a distance.
+/// Whether two latitudes alone are farther apart than a distance.
 fn is_beyond(distance_km: f64, lat1_deg: f64, lat2_deg: f64) -> bool {
-    // Not by the rounding of a distance along a meridian.
+    // The tolerance covers rounding of a distance along a meridian.
     (lat1_deg - lat2_deg).abs() * KM_PER_DEGREE > distance_km * (1.0 + 1e-9) + 1e-6
 }
 
-/// Whether all rows of one region lie south of those of the other. Runs are in the order of rows.
+/// Whether all rows of one region lie south of those of the other. Runs are sorted by row.
 fn share_no_row(a: &Region, b: &Region) -> bool {
     match (&a.runs[..], &b.runs[..]) {
         ([a_first, ..], [b_first, ..]) => {
@@ -94,12 +94,13 @@ fn share_no_row(a: &Region, b: &Region) -> bool {
     }
 }
 
-/// A cost in which the last digits do not decide, nor where longitude begins: of equal ones the more easterly is less.
+/// Rounds a cost so that its last digits do not decide, and breaks ties in favour of the more easterly event, wherever
+/// longitude begins.
 fn cost_apart(cost: f64, east_deg: f64) -> f64 {
     (cost * 1e9).round() * 1e-9 + 1e-10 * west(east_deg)
 }
 
-/// How far west of the other side of the globe a place is, as a share of a turn.
+/// Direction of an event as a share of a full turn: 0 is 180 degrees to the east, 1 is 180 degrees to the west.
 fn west(east_deg: f64) -> f64 {
     (180.0 - east_deg).rem_euclid(360.0) / 360.0
 }
@@ -113,7 +114,7 @@ mod tests {
     use squall_data::LatLonGrid;
 
     proptest! {
-        /// So that no pair in reach is passed over.
+        /// Guarantees that no pair within reach is skipped.
         #[test]
         fn what_is_beyond_by_latitude_is_beyond(
             (lat1, lat2) in (-90.0..=90.0_f64, -90.0..=90.0_f64),
@@ -129,7 +130,7 @@ mod tests {
             prop_assert_eq!(is_beyond(apart * share, lat1, lat2), share < 1.0);
         }
 
-        /// So that no overlap is passed over.
+        /// Guarantees that no overlap is skipped.
         #[test]
         fn regions_without_a_common_row_do_not_overlap(rows in (0usize..6, 1usize..4, 0usize..6, 1usize..4)) {
             let grid = LatLonGrid::global(10, 8).unwrap();

@@ -1,35 +1,35 @@
-//! Matches the tracks of a class with its events at one time: which go on, merge and split.
+//! Matches the tracks of a class with its events at one time: continuations, merges and splits.
 
 use crate::track::assign::{Pair, assign};
 use crate::track::options::Linking;
 
-/// A track and an event whose centres are within reach of each other, or whose cells overlap.
+/// A track and an event whose centres are within reach, or whose cells overlap.
 pub(super) struct Link {
     pub track: usize,
     pub event: usize,
     pub overlap_km2: f64,
     /// The overlap as a share of the smaller area.
     pub share: f64,
-    /// Where the event lies seen from the track: 0 is farthest east, 1 farthest west.
+    /// Direction from the track to the event: 0 is farthest east, 1 farthest west.
     pub west: f64,
-    /// Set if the track may go on with the event.
+    /// Set if the event may continue the track.
     pub pair: Option<Pair>,
 }
 
-/// Which track goes on with which event, and what else overlaps.
+/// The continuations, and the remaining overlaps.
 pub(super) struct Matching {
-    /// The event that each track goes on with.
+    /// The event that continues each track.
     pub event_of: Vec<Option<usize>>,
-    /// The track that goes on with each event.
+    /// The track that each event continues.
     pub track_of: Vec<Option<usize>>,
-    /// Those that overlap enough for splitting and merging.
+    /// Overlaps large enough for splits and merges.
     overlaps: Vec<Link>,
-    /// Whether a track also ends in an event that no track goes on with, and an event splits from one that ends.
+    /// Whether tracks may also merge into new tracks, and new tracks may split from ended ones.
     forks: bool,
 }
 
 impl Matching {
-    /// The assignment of least cost of so many tracks and events.
+    /// Computes the minimum-cost assignment of tracks and events.
     pub(super) fn of(
         mut links: Vec<Link>,
         (tracks, events): (usize, usize),
@@ -52,14 +52,14 @@ impl Matching {
         }
     }
 
-    /// The track that an event which begins one has split from: of those that may be, the one that shares most with it.
+    /// The track from which a new track at an event splits: of the allowed ones, the one with the largest overlap.
     pub(super) fn parent_of(&self, event: usize) -> Option<usize> {
         let of_event = self.overlaps.iter().filter(|link| link.event == event);
         let parents = of_event.filter(|link| self.forks || self.event_of[link.track].is_some());
         most_overlap(parents).map(|link| link.track)
     }
 
-    /// The event that a track left alone ends in: of those that may be, the one that shares most with it.
+    /// The event in which an unmatched track ends: of the allowed ones, the one with the largest overlap.
     pub(super) fn ends_in(&self, track: usize) -> Option<usize> {
         if self.event_of[track].is_some() {
             return None;
@@ -70,9 +70,9 @@ impl Matching {
     }
 }
 
-/// The link of largest overlap; of those that overlap alike the one of the larger share, then the most easterly.
+/// The link with the largest overlap; on ties the one with the larger share, then the most easterly one.
 fn most_overlap<'a>(links: impl Iterator<Item = &'a Link>) -> Option<&'a Link> {
-    // Sums of the same areas in another order differ in their last bits.
+    // Sums of the same areas in a different order differ in their last bits.
     let differ = |x: f64, y: f64| (x - y).abs() > 1e-9 * x.max(y);
     links.reduce(|a, b| {
         let more = if differ(a.overlap_km2, b.overlap_km2) {
@@ -91,8 +91,8 @@ mod tests {
     use super::*;
     use crate::track::TrackerOptions;
 
-    /// Tracks 0 and 1 go on with events 0 and 1. Event 2 lies over both, and so does track 2; these two share most with
-    /// each other, but do not go on.
+    /// Events 0 and 1 continue tracks 0 and 1. Event 2 and track 2 overlap both. They overlap each other most, but
+    /// track 2 does not continue in event 2.
     fn links() -> Vec<Link> {
         let link = |track, event, overlap_km2: f64, cost: Option<f64>| Link {
             track,
@@ -129,15 +129,16 @@ mod tests {
         assert_eq!(found.track_of, [Some(0), Some(1), None]);
         assert_eq!(found.parent_of(2), Some(1));
         assert_eq!(found.ends_in(2), Some(0));
-        // What goes on has not merged.
+        // A continued track does not merge.
         assert_eq!(found.ends_in(0), None);
-        // Half of the smaller area is just enough.
+        // An overlap of exactly the minimum share counts.
         assert_eq!(matching(0.5, 0.0).parent_of(2), Some(1));
         let strict = matching(0.6, 0.0);
         assert_eq!((strict.parent_of(2), strict.ends_in(2)), (None, None));
     }
 
-    /// Track 2 ends, and event 2 begins a track: where little in common is no continuation, the two are related.
+    /// Track 2 ends, and event 2 starts a track. With `min_common`, a pair with too little in common is related instead
+    /// of continued.
     #[test]
     fn where_tracks_fork_also_what_does_not_go_on_is_a_relative() {
         let found = matching(0.2, 0.5);

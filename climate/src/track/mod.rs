@@ -1,7 +1,7 @@
 //! Tracks: one event followed through time.
 //!
-//! [`Tracker`] takes the events of one time after the other. It numbers them at once, returns finished tracks as they
-//! end, and keeps only open ones in memory.
+//! [`Tracker`] takes the events of consecutive times. It numbers them immediately, returns tracks as they end, and
+//! keeps only open tracks in memory.
 
 mod assign;
 mod details;
@@ -40,7 +40,7 @@ pub enum Origin {
     Genesis,
     /// It split from another track.
     Split,
-    /// It was there at the first time of the data.
+    /// It existed at the first time of the data.
     StartOfData,
 }
 
@@ -52,7 +52,7 @@ pub enum Fate {
     Lysis,
     /// It merged into another track.
     Merge,
-    /// It was there at the last time of the data.
+    /// It existed at the last time of the data.
     EndOfData,
 }
 
@@ -61,13 +61,13 @@ pub enum Fate {
 pub struct Track {
     /// Unique within a run, ascending with the time and place of genesis.
     pub track_id: u64,
-    /// What was followed; never background.
+    /// Class of the events; never background.
     pub class: Class,
     /// First time.
     pub start: Time,
     /// Last time.
     pub end: Time,
-    /// Number of times at which it was seen.
+    /// Number of times at which it was detected.
     pub points: usize,
     /// How it began.
     pub origin: Origin,
@@ -87,27 +87,27 @@ pub struct Track {
     pub distance_km: f64,
     /// Largest area, km².
     pub max_area_km2: f64,
-    /// Mean area over its points, km²; over those that have one, NaN where none has.
+    /// Mean area over the points with a known area, km²; NaN if there are none.
     pub mean_area_km2: f64,
     /// Lowest sea-level pressure, Pa.
     pub min_psl_pa: Option<f64>,
-    /// Highest wind of its events, m/s.
+    /// Highest wind, m/s.
     pub max_wind_m_s: Option<f64>,
     /// Highest precipitable water, kg m-2.
     pub max_tmq_kg_m2: Option<f64>,
-    /// Relatives, impact, landfall, what another tool calls it.
+    /// Related tracks, impact, landfall, identity in another tool.
     pub details: TrackDetails,
 }
 
-/// A centre that a step is measured from.
+/// Start of a step along the path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Place {
+struct PathPoint {
     time: Time,
     lat_deg: f64,
     lon_deg: f64,
 }
 
-impl Place {
+impl PathPoint {
     fn of(event: &Event) -> Self {
         Self {
             time: event.time,
@@ -118,7 +118,7 @@ impl Place {
 }
 
 impl Track {
-    /// A track of one event, so far alive.
+    /// Starts a track at an event. The fate is provisional.
     fn begin(id: u64, event: &Event, origin: Origin, parent: Option<u64>) -> Self {
         Self {
             track_id: id,
@@ -143,29 +143,29 @@ impl Track {
         }
     }
 
-    /// Adds the next event; `shore` is what [`Shore::of`] the one before was.
-    fn go_on(&mut self, event: &Event, shore: &mut Shore) {
-        self.go_on_from(Some(self.last_place()), event, shore);
+    /// Adds the next event; `shore` holds the state of the previous event.
+    fn extend(&mut self, event: &Event, shore: &mut Shore) {
+        self.extend_from(Some(self.last_point()), event, shore);
     }
 
     /// The last centre.
-    fn last_place(&self) -> Place {
-        Place {
+    fn last_point(&self) -> PathPoint {
+        PathPoint {
             time: self.end,
             lat_deg: self.end_lat_deg,
             lon_deg: self.end_lon_deg,
         }
     }
 
-    /// Adds the next event, whose step begins at `from`; `shore` is what [`Shore::of`] the event before was. Without
-    /// `from` the step is not measured yet: that of a later event will begin before this one.
-    fn go_on_from(&mut self, from: Option<Place>, event: &Event, shore: &mut Shore) {
+    /// Adds the next event, whose step starts at `from`; `shore` holds the state of the previous event. Without `from`
+    /// the step is not measured yet: the step of a later event will start at an earlier point.
+    fn extend_from(&mut self, from: Option<PathPoint>, event: &Event, shore: &mut Shore) {
         let speed_m_s = from.map(|from| {
             let step_km = distance_km(from.lat_deg, from.lon_deg, event.lat_deg, event.lon_deg);
             self.distance_km += step_km;
             step_km * 1000.0 / event.time.seconds_since(from.time) as f64
         });
-        self.details.go_on(event, speed_m_s);
+        self.details.extend(event, speed_m_s);
         self.details.landfall(event, shore);
         self.end = event.time;
         self.end_lat_deg = event.lat_deg;
@@ -178,10 +178,11 @@ impl Track {
         self.max_tmq_kg_m2 = pick(self.max_tmq_kg_m2, event.max_tmq_kg_m2, f64::max);
     }
 
-    /// Adds the last step of a path that ends at a point which [`Self::go_on_from`] had no place to begin at.
+    /// Adds the last step of a path, for a track that ends at a point that [`Self::extend_from`] did not measure.
     ///
-    /// Its own speed is that from one kind of centre to another; the highest one is only not below the mean.
-    fn end_path(&mut self, from: Place) {
+    /// The speed of this step is between two kinds of centre and not used. The highest speed is only raised to the
+    /// mean.
+    fn end_path(&mut self, from: PathPoint) {
         self.distance_km += distance_km(
             from.lat_deg,
             from.lon_deg,
@@ -215,7 +216,7 @@ impl Origin {
     /// All origins, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Genesis, Self::Split, Self::StartOfData];
 
-    /// The word in tables.
+    /// The word used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Genesis => "genesis",
@@ -229,7 +230,7 @@ impl Fate {
     /// All fates, in the order of tables.
     pub const ALL: [Self; 3] = [Self::Lysis, Self::Merge, Self::EndOfData];
 
-    /// The word in tables.
+    /// The word used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lysis => "lysis",

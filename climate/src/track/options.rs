@@ -1,4 +1,4 @@
-//! The rules by which events are joined to tracks, and which tracks are listed; the defaults with their reasons.
+//! The rules for joining events to tracks and for listing tracks; the defaults and their justification.
 
 use crate::error::{ClimateError, Result};
 use crate::label::{EtcThresholds, TdThresholds};
@@ -6,56 +6,57 @@ use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use squall_data::grid::KM_PER_DEGREE;
 
-/// Why nothing is asked of the background.
+/// Message of the panic for the background class.
 const NO_EVENTS: &str = "the background has no events";
 
-/// How the events of one class are joined.
+/// How the events of one class are joined to tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Linking {
-    /// Fastest motion of a centre, km per day.
+    /// Maximum speed of a centre, km per day.
     pub max_speed_km_per_day: f64,
-    /// Uncertainty of a centre, km: added to what the speed allows, so that short steps are not broken by the jitter of
-    /// a mask's centre.
+    /// Uncertainty of a centre, km. It is added to the distance that the speed allows, so that the jitter of a mask's
+    /// centre does not break tracks at short time steps.
     pub centre_tolerance_km: f64,
-    /// Farthest from where the motion so far would have brought the centre, km per day, once there is one: a storm that
-    /// forms where another one ended is a new one. What the tolerance makes of the three centres is added
-    /// ([`Self::deviation_km`]).
+    /// Maximum distance from the position extrapolated from the track's motion, km per day, if there is a motion. It
+    /// distinguishes a continuing storm from one that forms where another ended. The tolerance of the centres involved
+    /// is added ([`Self::deviation_km`]).
     pub max_deviation_km_per_day: f64,
-    /// Longest time without being seen, hours, that does not end a track. One step of the data is always bridged, up
+    /// Maximum time without detection before a track ends, hours. A single time step of the data is always bridged, up
     /// to [`TrackerOptions::max_step_hours`].
     pub max_gap_hours: f64,
-    /// Smallest overlap that makes a merge or a split, as a share of the smaller area.
+    /// Minimum overlap for a merge or a split, as a share of the smaller area.
     pub min_overlap: f64,
-    /// Whether an overlap of that share joins two events though their centres are farther apart than the reach.
+    /// Whether an overlap of at least that share joins two events whose centres are farther apart than the reach.
     pub join_by_overlap: bool,
-    /// How much of the larger of two areas must be common to both where an overlap joins them, and how large the smaller
-    /// one must be where centres in reach do, as a share of the larger; 0: any. Of a river that takes in another, or that
-    /// falls apart, a track then goes on only with what is mostly the same river. Where it is not 0 a track ends in any
-    /// event that it overlaps and does not go on with, and what overlaps the last cells of a track has split from it.
+    /// Minimum common area as a share of the larger of two areas, for joining by overlap. For joining by centres within
+    /// reach, the minimum size of the smaller area as a share of the larger. 0 disables both. With a positive value a
+    /// track continues only in what is mostly the same river when rivers merge or fall apart. A track then ends in any
+    /// event that it overlaps without continuing in it, and a new track splits from any track whose last cells it
+    /// overlaps.
     pub min_common: f64,
-    /// Fastest motion of a centre, km per day, where an overlap joins; 0: any. A centre that goes farther has not moved:
-    /// the area has changed its shape.
+    /// Maximum speed of a centre when joined by overlap, km per day; 0: no limit. A faster centre did not move; the
+    /// area changed its shape.
     pub max_joined_speed_km_per_day: f64,
-    /// Shortest track to be listed, hours from the first to the last point. Tracks that the ends of the data cut off
-    /// are listed however short, because nobody knows how long they are.
+    /// Minimum duration of a listed track, hours from the first to the last point. Tracks cut off by the start or end
+    /// of the data are always listed, because their true duration is unknown.
     pub min_duration_hours: f64,
-    /// Wind that a track must reach once to be listed, m/s; 0: any. Tracks that the ends of the data cut off are listed
-    /// all the same.
+    /// Wind that a listed track must reach at some time, m/s; 0: any. Tracks cut off by the start or end of the data
+    /// are always listed.
     pub min_peak_wind_m_s: f64,
-    /// Distance from its first centre that a track must come to once to be listed, km; 0: any. Tracks that the ends of
-    /// the data cut off are listed all the same. `StitchNodes --min_endpoint_dist` asks it of the last centre, which is
-    /// not known before a track ends.
+    /// Distance from its first centre that a listed track must reach at some time, km; 0: any. Tracks cut off by the
+    /// start or end of the data are always listed. `StitchNodes --min_endpoint_dist` tests the last centre instead,
+    /// which is unknown until a track ends.
     pub min_displacement_km: f64,
 }
 
 impl Linking {
-    /// Farthest that a centre may move in some hours, km.
+    /// Maximum distance that a centre may move in some hours, km.
     pub fn reach_km(&self, hours: f64) -> f64 {
         self.max_speed_km_per_day * hours / 24.0 + self.centre_tolerance_km
     }
 
-    /// Farthest that a centre may go in some hours where an overlap joins, km.
+    /// Maximum distance that a centre may move in some hours when joined by overlap, km.
     pub fn joined_reach_km(&self, hours: f64) -> f64 {
         if self.max_joined_speed_km_per_day == 0.0 {
             return f64::INFINITY;
@@ -63,14 +64,15 @@ impl Linking {
         self.max_joined_speed_km_per_day * hours / 24.0 + self.centre_tolerance_km
     }
 
-    /// Farthest from its predicted centre so many hours ahead, km, by a motion over the hours behind: the prediction is
-    /// off by the tolerance of the last centre, and by that of both times `ahead / behind`; the new centre by its own.
+    /// Maximum distance from the predicted centre, km, for a prediction `ahead_hours` from a motion over
+    /// `behind_hours`. The prediction contains the tolerance of the last centre once, and that of both ends of the
+    /// motion times `ahead / behind`. The new centre contributes its own tolerance.
     pub fn deviation_km(&self, ahead_hours: f64, behind_hours: f64) -> f64 {
         let centres = 2.0 + 2.0 * ahead_hours / behind_hours.max(1e-6);
         self.max_deviation_km_per_day * ahead_hours / 24.0 + self.centre_tolerance_km * centres
     }
 
-    /// All numbers by their keys.
+    /// All numbers with their keys.
     fn numbers(&self) -> [(&'static str, f64); 10] {
         [
             ("max_speed_km_per_day", self.max_speed_km_per_day),
@@ -121,32 +123,33 @@ pub struct TrackerOptions {
     pub tropical_cyclone: Linking,
     /// For atmospheric rivers.
     pub atmospheric_river: Linking,
-    /// For extratropical cyclones, which only boxes tell apart.
+    /// For extratropical cyclones, a class of boxes only.
     pub extratropical_cyclone: Linking,
-    /// For tropical depressions, which only boxes tell apart.
+    /// For tropical depressions, a class of boxes only.
     pub tropical_depression: Linking,
-    /// Longest step of the time axis, hours, across which things are followed. A longer one (and longer than
-    /// `max_gap_hours`) is a hole in the data: all tracks end before it (`end_of_data`), new ones begin after it
-    /// (`start_of_data`).
+    /// Maximum time step across which events are tracked, hours. A longer step (also longer than `max_gap_hours`) is a
+    /// gap in the data: all tracks end before it (`end_of_data`), and new ones start after it (`start_of_data`).
     pub max_step_hours: f64,
 }
 
 impl Default for TrackerOptions {
-    /// Cyclones: 1,600 km/day is TECA's `max_daily_distance` (about four times the mean motion), 24 h the gap and 48 h
-    /// about the duration of published tracks (TempestExtremes 54 h with gaps of 24 h, TECA 2 days without gaps). 500
-    /// km/day off its course is a turn by a right angle at 4 m/s, and with the tolerance one at 10 m/s within 12 hours;
-    /// without that bound and with cells that overlap every sixth cyclone of a synthetic run with many went on as one
-    /// that formed near its end.
-    /// Rivers: cells that overlap, as ClimateNet and StitchBlobs do, or a centroid that moves no faster than 1,600
-    /// km/day. Half of the larger river must be common, since of two rivers that become one no more than one can hold
-    /// more than half of it, and of two that one falls into no more than one more than half of that: with a fifth of the
-    /// smaller alone tracks went on from river to river, for up to 57 days and twice around the globe in a synthetic year
-    /// whose longest river lasts 6.5 days. 2,600 km/day (30 m/s) is as fast as the extratropical cyclones that draw
-    /// rivers go; more than a sixth of the rivers in masks of MERRA-2 went faster on average, as their centroids jump
-    /// where masks merge. One missed time of 6-hourly data is bridged; 18 h is the shortest life that Guan and Waliser (2019,
-    /// doi:10.1029/2019JD031205) and ClimateNet (5 steps of 3 h) list, rounded to 6-hourly data. Extratropical cyclones
-    /// and depressions: the gap, shortest life and distance by which they are labelled ([`EtcThresholds`], 18 h, 60 h,
-    /// 12 degrees; [`TdThresholds`], 6 h, 24 h), and about the reach (6 and 4 degrees in 6 hours).
+    /// - *Tropical cyclones*: 1,600 km/day is TECA's `max_daily_distance` (about four times the mean motion). The gap
+    ///   of 24 h and the duration of 48 h are close to published trackers (TempestExtremes 54 h with gaps of 24 h, TECA
+    ///   2 days without gaps). A deviation of 500 km/day is a right-angle turn at 4 m/s; with the tolerance, a
+    ///   right-angle turn at 10 m/s within 12 hours. Without this limit, and with joining by overlap, every sixth
+    ///   cyclone of a crowded synthetic run continued as another one that formed near its end.
+    /// - *Atmospheric rivers*: joined by overlap, as in ClimateNet and StitchBlobs, or by a centroid that moves no
+    ///   faster than 1,600 km/day. Half of the larger river must be common: when two rivers merge, at most one of them
+    ///   covers more than half of the result, and when a river falls apart, at most one part covers more than half of
+    ///   it. With a fifth of the smaller area alone, tracks passed from river to river for up to 57 days and twice
+    ///   around the globe, in a synthetic year whose longest river lasts 6.5 days. 2,600 km/day (30 m/s) is the speed
+    ///   of the extratropical cyclones that rivers follow. More than a sixth of the rivers in masks of MERRA-2 exceeded
+    ///   it on average, because their centroids jump where masks merge. The gap bridges one missing time of 6-hourly
+    ///   data. 18 h is the minimum duration of Guan and Waliser (2019, doi:10.1029/2019JD031205) and ClimateNet (5
+    ///   steps of 3 h), rounded to 6-hourly data.
+    /// - *Extratropical cyclones and depressions*: gap, duration and displacement of their label rules
+    ///   ([`EtcThresholds`], 18 h, 60 h, 12 degrees; [`TdThresholds`], 6 h, 24 h), and approximately their reach (6 and
+    ///   4 degrees in 6 hours).
     fn default() -> Self {
         let (extratropical, depression) = (EtcThresholds::default(), TdThresholds::default());
         Self {
@@ -208,10 +211,10 @@ impl Default for TrackerOptions {
 }
 
 impl TrackerOptions {
-    /// The rules by which the events of a class are joined.
+    /// The rules for joining the events of a class.
     ///
     /// # Panics
-    /// For the background, of which there are no events.
+    /// For the background, which has no events.
     pub fn of(&self, class: Class) -> &Linking {
         match class {
             Class::Background => unreachable!("{NO_EVENTS}"),
@@ -232,8 +235,8 @@ impl TrackerOptions {
         }
     }
 
-    /// The defaults for boxes: those of neighbours overlap where the storms in them do not, so that half of the smaller
-    /// box must be shared for a merge or a split, and a cyclone goes on by the places of centres alone.
+    /// The defaults for boxes. Boxes of neighbouring storms overlap even if the storms do not, so merges and splits
+    /// need half of the smaller box in common, and cyclones are joined by their centres only.
     pub fn for_boxes() -> Self {
         let mut options = Self::default();
         for class in Class::TRACKED {
@@ -244,8 +247,8 @@ impl TrackerOptions {
         options
     }
 
-    /// All rules by their keys as `squall events --tracking` takes them, each with its value as text:
-    /// `tropical_cyclone.min_duration_hours` is `48`.
+    /// All rules with their keys, as `squall events --tracking` accepts them, and their values as text, such as
+    /// `tropical_cyclone.min_duration_hours` and `48`.
     pub fn rules(&self) -> Vec<(String, String)> {
         let mut rules = vec![(
             "max_step_hours".to_string(),
@@ -263,7 +266,7 @@ impl TrackerOptions {
         rules
     }
 
-    /// The same without a shortest duration, a least wind and a least distance: every track is listed.
+    /// Returns the options without minimum duration, wind and displacement: every track is listed.
     #[must_use]
     pub fn keep_all(mut self) -> Self {
         for class in Class::TRACKED {
@@ -274,7 +277,7 @@ impl TrackerOptions {
         self
     }
 
-    /// Refuses numbers that mean nothing.
+    /// Rejects invalid numbers.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] naming the option.

@@ -1,25 +1,25 @@
-//! Rivers that meet others are several tracks, each of which is a piece of a river's life.
+//! Rivers that merge and split consist of several tracks, each a piece of a river's life.
 
 use super::{Fate, Origin, Track};
 use crate::compare::listed;
 use squall_data::Class;
 
-/// Whether a track is that of a river from or to a place where it meets another: a piece, shorter than the river's life.
-/// Of what is not told nothing is known.
+/// Whether a river track starts with a split or ends in a merge, and is therefore shorter than the river's life. An
+/// unknown origin or fate counts as neither.
 pub(crate) fn is_piece(class: Class, origin: Option<Origin>, fate: Option<Fate>) -> bool {
     let meets = origin == Some(Origin::Split) || fate == Some(Fate::Merge);
     class == Class::AtmosphericRiver && meets
 }
 
-/// How many tracks of rivers are pieces, of those that tell how they began or ended.
+/// Number of river tracks that are pieces, among those with a known origin or fate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pieces {
-    told: usize,
+    known: usize,
     pieces: usize,
 }
 
 impl Pieces {
-    /// Those of some tracks.
+    /// Counts the pieces of some tracks.
     pub(crate) fn of(tracks: &[Track]) -> Self {
         let mut all = Self::default();
         for track in tracks {
@@ -28,31 +28,31 @@ impl Pieces {
         all
     }
 
-    /// Counts a track, if it is that of a river.
+    /// Counts a track if it is a river.
     pub(crate) fn add(&mut self, class: Class, origin: Option<Origin>, fate: Option<Fate>) {
         if class == Class::AtmosphericRiver && (origin.is_some() || fate.is_some()) {
-            self.told += 1;
+            self.known += 1;
             self.pieces += usize::from(is_piece(class, origin, fate));
         }
     }
 
-    /// Both together.
+    /// The sum of both counts.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
-            told: self.told + other.told,
+            known: self.known + other.known,
             pieces: self.pieces + other.pieces,
         }
     }
 }
 
-/// What must be known of numbers of river tracks, each with the name of what it is of; `None` where none is a piece.
+/// A note on pieces for numbers of river tracks, from counts with their names; `None` if there are no pieces.
 pub(crate) fn note_of_pieces(of: &[(String, Pieces)]) -> Option<String> {
     if of.iter().all(|(_, count)| count.pieces == 0) {
         return None;
     }
-    let told = of.iter().filter(|(_, count)| count.told > 0);
+    let known = of.iter().filter(|(_, count)| count.known > 0);
     let mut noun = "the tracks";
-    let shares: Vec<String> = told
+    let shares: Vec<String> = known
         .map(|(name, count)| {
             let noun = std::mem::replace(&mut noun, "those");
             format!("{} of {noun} of {name}", percent(*count))
@@ -64,9 +64,9 @@ pub(crate) fn note_of_pieces(of: &[(String, Pieces)]) -> Option<String> {
     ))
 }
 
-/// The share in words: not 0 where there are some.
+/// The share in words; never 0 if there are some.
 fn percent(count: Pieces) -> String {
-    let share = 100.0 * count.pieces as f64 / count.told as f64;
+    let share = 100.0 * count.pieces as f64 / count.known as f64;
     if share > 0.0 && share < 0.5 {
         "less than 1 %".into()
     } else {
@@ -96,12 +96,15 @@ mod tests {
         ] {
             count.add(class, origin, fate);
         }
-        assert_eq!((count.told, count.pieces), (4, 2));
+        assert_eq!((count.known, count.pieces), (4, 2));
         let few = Pieces {
-            told: 400,
+            known: 400,
             pieces: 1,
         };
-        let none = Pieces { told: 9, pieces: 0 };
+        let none = Pieces {
+            known: 9,
+            pieces: 0,
+        };
         let named = |of: &[(&str, Pieces)]| {
             let of: Vec<(String, Pieces)> = of.iter().map(|(n, c)| (n.to_string(), *c)).collect();
             note_of_pieces(&of)
@@ -114,7 +117,7 @@ mod tests {
                 &[("a", few), ("b", none)],
                 "less than 1 % of the tracks of a and 0 % of those of b",
             ),
-            // Whether those of b are pieces is not known.
+            // The origins and fates of b are unknown.
             (
                 &[("b", Pieces::default()), ("a", count.and(count))],
                 "50 % of the tracks of a",

@@ -3,7 +3,7 @@
 use super::{Fate, Origin, Track};
 use squall_data::{Class, Time};
 
-/// A cyclone of two days in the West Pacific, of which no more is known than where and when.
+/// A two-day cyclone in the West Pacific with only times and positions.
 pub(crate) fn cyclone(start: Time) -> Track {
     Track {
         track_id: 1,

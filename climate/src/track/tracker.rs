@@ -1,4 +1,4 @@
-//! Joins events to tracks, one time after the other, with only the open tracks in memory.
+//! Joins events of consecutive times to tracks, keeping only open tracks in memory.
 
 use crate::error::{ClimateError, Result};
 use crate::events::{DetectedEvent, Run};
@@ -10,44 +10,44 @@ use crate::track::{Fate, Origin, Track};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, LatLonGrid, Time};
 
-/// What one time adds.
+/// The result of one time.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Step {
-    /// The track of every event, in the order of the events.
+    /// The track of each event, in the order of the events.
     pub ids: Vec<u64>,
-    /// Tracks that are now known to have ended, by identity.
+    /// Tracks known to have ended, ordered by identity.
     pub finished: Vec<Track>,
-    /// Tracks that ended too short, too weak or always near to their beginning, so that they are not listed
-    /// ([`Linking::min_duration_hours`], [`Linking::min_peak_wind_m_s`], [`Linking::min_displacement_km`]), by identity; also
-    /// those of 30 days that would not be listed yet, which are given up.
+    /// Tracks that are not listed, ordered by identity: those that ended too short ([`Linking::min_duration_hours`]),
+    /// too weak ([`Linking::min_peak_wind_m_s`]) or too close to their start ([`Linking::min_displacement_km`]), and
+    /// those still unlisted after 30 days, which are abandoned.
     pub discarded: Vec<u64>,
 }
 
-/// Joins events to tracks, one time after the other.
+/// Joins events of consecutive times to tracks.
 ///
 /// At each time, for each class:
 ///
-/// 1. A track may go on with an event if the event's centre lies within [`Linking::reach_km`] of the track's last
-///    centre and within [`Linking::deviation_km`] of the predicted one (its motion of the last 12 hours or more carried
-///    on along a great circle), or, where [`Linking::join_by_overlap`] says so, if their cells overlap by
-///    [`Linking::min_overlap`] of the smaller area and [`Linking::min_common`] of the larger one, and the centre goes no
-///    faster than [`Linking::max_joined_speed_km_per_day`].
-/// 2. A pair costs the distance from the predicted centre in parts of the reach, plus one minus the overlap as a share
-///    of the larger area. The one-to-one assignment of least total cost is made (where more than 400 tracks or events
-///    hang together, the cheapest pair comes first); leaving a track alone costs more than any pair.
-/// 3. A track left alone whose cells overlap an event of another track ends there by merging. An event left alone whose
-///    cells overlap those of a continued track begins there by splitting. Other events begin by genesis. Where
-///    [`Linking::min_common`] is not 0 the other track may be one that begins there, and the one that was split from may
-///    have ended: neither of two like rivers that become one goes on, and a new track begins.
-/// 4. A track left alone without merging is kept for [`Linking::max_gap_hours`] and then ends at its last point.
+/// 1. An event may continue a track in two ways. *Centre*: it lies within [`Linking::reach_km`] of the track's last
+///    centre and within [`Linking::deviation_km`] of the predicted one, which extrapolates the motion of the last 12
+///    hours or more along a great circle. *Overlap*, if [`Linking::join_by_overlap`] is set: the common cells are at
+///    least [`Linking::min_overlap`] of the smaller area and [`Linking::min_common`] of the larger one, and the centre
+///    moves no faster than [`Linking::max_joined_speed_km_per_day`].
+/// 2. The cost of a pair is the distance from the predicted centre divided by the reach, plus one minus the overlap as
+///    a share of the larger area. The tracker makes the one-to-one assignment of minimum total cost; connected groups
+///    of more than 400 tracks or events are assigned greedily. An unmatched track costs more than any pair.
+/// 3. An unmatched track whose cells overlap an event of a continued track ends in a merge. An unmatched event whose
+///    cells overlap those of a continued track starts with a split. Other unmatched events start with genesis. If
+///    [`Linking::min_common`] is positive, a track may also merge into a new track, and an event may also split from a
+///    track that ends. So if two similar rivers merge, neither continues, and a new track starts.
+/// 4. Any other unmatched track stays open for [`Linking::max_gap_hours`] and then ends at its last point.
 ///
-/// Identities are dealt at genesis, ascending with time, class, longitude and latitude, so that the rows of
-/// `events.csv` can be written at once; the row of `tracks.csv` follows when the track ends. Tracks under the shortest
-/// duration or the least wind get no row: their identities come in [`Step::discarded`]. Who holds rows back while their
-/// track is [`Tracker::undecided`] ([`crate::stream::Ledger`] does) writes them once and for all.
+/// Identities are assigned at genesis, ascending with time, class, longitude and latitude, so that rows of `events.csv`
+/// can be written immediately. The row of `tracks.csv` follows when the track ends. Tracks that do not meet the minimum
+/// duration, wind or displacement get no row; [`Step::discarded`] returns their identities. A caller that holds back
+/// the rows of [`Tracker::undecided`] tracks, as [`crate::stream::Ledger`] does, never has to change a written row.
 ///
-/// The state depends on the sequence of times alone, never on files, and can be saved between any two times (serde;
-/// lengths that are not known are NaN, which JSON cannot hold).
+/// The state depends only on the sequence of times, not on files, and can be saved between any two times with serde.
+/// JSON is unsuitable because unknown lengths are NaN.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tracker {
     options: TrackerOptions,
@@ -58,15 +58,15 @@ pub struct Tracker {
     open: Vec<OpenTrack>,
 }
 
-/// A track that has lasted this long without reaching the least wind or distance is given up: without a bound all rows
-/// that follow would wait for it.
-const MOST_CALM_HOURS: f64 = 30.0 * 24.0;
+/// A track that lasts this long without reaching the minimum wind or displacement is abandoned. Without a limit all
+/// later rows would wait for it.
+const MAX_STALLED_HOURS: f64 = 30.0 * 24.0;
 
 impl Tracker {
-    /// A tracker for masks on a grid.
+    /// Creates a tracker for masks on a grid.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if an option means nothing.
+    /// [`ClimateError::Invalid`] if an option is invalid.
     pub fn new(grid: &LatLonGrid, options: TrackerOptions) -> Result<Self> {
         options.check()?;
         Ok(Self {
@@ -79,48 +79,48 @@ impl Tracker {
         })
     }
 
-    /// The options it was made with.
+    /// The options of this tracker.
     pub fn options(&self) -> &TrackerOptions {
         &self.options
     }
 
-    /// The last time that was pushed: where to resume after.
+    /// The last time pushed; resume after it.
     pub fn last_time(&self) -> Option<Time> {
         self.last_time
     }
 
-    /// Number of tracks in memory.
+    /// Number of open tracks.
     pub fn open_tracks(&self) -> usize {
         self.open.len()
     }
 
-    /// The open tracks of which it is not known yet whether they will be listed, because they are shorter than the
-    /// shortest duration or have not reached the least wind or distance. It is known at the latest one shortest
-    /// duration and one gap after a track began; if there is a least wind or distance, after 30 days.
+    /// The open tracks that may or may not be listed, because they have not yet reached the minimum duration, wind or
+    /// displacement. The decision comes at most one minimum duration and one gap after a track started, or after 30
+    /// days if there is a minimum wind or displacement.
     pub fn undecided(&self) -> impl Iterator<Item = u64> + '_ {
         let undecided = self.open.iter().filter(|open| !self.is_listed(open));
         undecided.map(|open| open.track.track_id)
     }
 
-    /// Discards the open tracks that have lasted too long without reaching the least wind or distance; later events
-    /// there begin a new track.
-    fn give_up(&mut self, step: &mut Step) {
-        let (calm, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
+    /// Discards open tracks that lasted too long without reaching the minimum wind or displacement. Later events there
+    /// start a new track.
+    fn abandon_stalled(&mut self, step: &mut Step) {
+        let (stalled, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
             .into_iter()
-            .partition(|open| self.is_calm_for_good(open));
+            .partition(|open| self.is_stalled(open));
         self.open = kept;
         step.discarded
-            .extend(calm.iter().map(|open| open.track.track_id));
+            .extend(stalled.iter().map(|open| open.track.track_id));
     }
 
-    fn is_calm_for_good(&self, open: &OpenTrack) -> bool {
+    fn is_stalled(&self, open: &OpenTrack) -> bool {
         let shortest = self.options.of(open.track.class).min_duration_hours;
-        !self.is_listed(open) && open.track.duration_hours() > MOST_CALM_HOURS.max(shortest)
+        !self.is_listed(open) && open.track.duration_hours() > MAX_STALLED_HOURS.max(shortest)
     }
 
-    /// Whether a track would be listed if it ended here.
+    /// Whether a track would be listed if it ended now.
     ///
-    /// Once true it stays true: duration, highest wind and greatest distance never shrink.
+    /// Once true it stays true: duration, highest wind and greatest displacement never decrease.
     fn is_listed(&self, open: &OpenTrack) -> bool {
         let track = &open.track;
         let linking = self.options.of(track.class);
@@ -132,12 +132,11 @@ impl Tracker {
                 && open.farthest_km >= linking.min_displacement_km)
     }
 
-    /// Takes the events of the next time, writes their `track_id`, and returns what ended.
+    /// Adds the events of the next time, sets their `track_id`, and returns the tracks that ended.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the time is not later than the one before or of another calendar;
-    /// [`ClimateError::Mismatch`] if an event is of another time or reaches outside of the grid. The state is then as
-    /// before.
+    /// [`ClimateError::Invalid`] if the time does not follow the previous one or has another calendar;
+    /// [`ClimateError::Mismatch`] if an event has another time or extends beyond the grid. The state is then unchanged.
     pub fn push(&mut self, time: Time, events: &mut [DetectedEvent]) -> Result<Step> {
         self.check(time, events)?;
         let mut step = Step::default();
@@ -147,16 +146,16 @@ impl Tracker {
         for class in Class::TRACKED {
             let own = events.iter_mut().filter(|e| e.event.class == class);
             let mut own: Vec<&mut DetectedEvent> = own.collect();
-            // From west to east, whatever order the events came in.
+            // From west to east, independent of the input order.
             own.sort_by(|a, b| {
                 let (a, b) = (&a.event, &b.event);
                 a.lon_deg
                     .total_cmp(&b.lon_deg)
                     .then(a.lat_deg.total_cmp(&b.lat_deg))
             });
-            self.follow(class, time, &mut own, &mut step);
+            self.advance_class(class, time, &mut own, &mut step);
         }
-        self.give_up(&mut step);
+        self.abandon_stalled(&mut step);
         self.last_time = Some(time);
         step.ids = events.iter().filter_map(|e| e.event.track_id).collect();
         step.finished.sort_by_key(|track| track.track_id);
@@ -164,11 +163,11 @@ impl Tracker {
         Ok(step)
     }
 
-    /// Ends all tracks: those seen at the last time by the end of the data, others by dying out.
+    /// Ends all tracks: with `EndOfData` if seen at the last time, otherwise with `Lysis`.
     pub fn finish(mut self) -> Step {
         let mut step = Step::default();
         for open in std::mem::take(&mut self.open) {
-            let fate = self.fate_of_silence(&open.track);
+            let fate = self.fate_at_gap(&open.track);
             self.close(open, fate, None, &mut step);
         }
         step.finished.sort_by_key(|track| track.track_id);
@@ -207,8 +206,8 @@ impl Tracker {
         Ok(())
     }
 
-    /// How long after its last point a track may go on, hours.
-    fn patience_hours(&self, track: &Track) -> f64 {
+    /// How long after its last point a track may continue, hours.
+    fn max_silence_hours(&self, track: &Track) -> f64 {
         let gap = self.options.of(track.class).max_gap_hours;
         if Some(track.end) == self.last_time {
             gap.max(self.options.max_step_hours)
@@ -217,8 +216,8 @@ impl Tracker {
         }
     }
 
-    /// How a track ended after which the data have a hole or their end.
-    fn fate_of_silence(&self, track: &Track) -> Fate {
+    /// The fate of a track that is followed by a gap in the data or by their end.
+    fn fate_at_gap(&self, track: &Track) -> Fate {
         if Some(track.end) == self.last_time {
             Fate::EndOfData
         } else {
@@ -226,22 +225,22 @@ impl Tracker {
         }
     }
 
-    /// Ends what cannot go on at `time`, because of a gap or of a hole in the data.
+    /// Ends tracks that cannot continue at `time`, because of a gap in the track or in the data.
     fn close_out_of_reach(&mut self, class: Class, time: Time, step: &mut Step) {
         let (gone, kept): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.open).into_iter().partition(|o| {
                 o.track.class == class
-                    && time.hours_since(o.track.end) > self.patience_hours(&o.track)
+                    && time.hours_since(o.track.end) > self.max_silence_hours(&o.track)
             });
         self.open = kept;
         for open in gone {
-            let fate = self.fate_of_silence(&open.track);
+            let fate = self.fate_at_gap(&open.track);
             self.close(open, fate, None, step);
         }
     }
 
-    /// Goes on with, begins and ends the tracks of a class; `events` are all of the class.
-    fn follow(
+    /// Continues, starts and ends the tracks of a class; `events` are all events of the class.
+    fn advance_class(
         &mut self,
         class: Class,
         time: Time,
@@ -255,22 +254,22 @@ impl Tracker {
         self.open = others;
         let links = links(&tracks, events, time, &linking, &self.row_areas_km2);
         let matching = Matching::of(links, (tracks.len(), events.len()), &linking);
-        let hole = self.last_time.is_none_or(|last| {
+        let after_gap = self.last_time.is_none_or(|last| {
             time.hours_since(last) > self.options.max_step_hours.max(linking.max_gap_hours)
         });
-        let alone = if hole {
+        let isolated_origin = if after_gap {
             Origin::StartOfData
         } else {
             Origin::Genesis
         };
-        let mut born = self.births(&matching, &mut tracks, events, alone);
+        let mut new_tracks = self.start_tracks(&matching, &mut tracks, events, isolated_origin);
         for (open, event) in tracks.iter_mut().zip(&matching.event_of) {
             if let Some(event) = *event {
                 events[event].event.track_id = Some(open.track.track_id);
-                open.go_on(events[event]);
+                open.extend(events[event]);
             }
         }
-        // Every event has an identity now, that of the track which goes on with it or begins.
+        // Every event now has an identity, of a continued or a new track.
         let ids: Vec<u64> = tracks.iter().map(|open| open.track.track_id).collect();
         let mut ends = Vec::new();
         for (index, id) in ids.into_iter().enumerate() {
@@ -278,11 +277,13 @@ impl Tracker {
             let into = end.and_then(|event| events[event].event.track_id);
             let other = match end.map(|event| matching.track_of[event]) {
                 Some(Some(other)) => tracks.get_mut(other),
-                Some(None) => born.iter_mut().find(|one| Some(one.track.track_id) == into),
+                Some(None) => new_tracks
+                    .iter_mut()
+                    .find(|one| Some(one.track.track_id) == into),
                 None => None,
             };
             if let Some(other) = other {
-                other.track.details.take_in(id);
+                other.track.details.add_merged(id);
             }
             ends.push(into);
         }
@@ -297,38 +298,38 @@ impl Tracker {
                 self.open.push(open);
             }
         }
-        self.open.append(&mut born);
+        self.open.append(&mut new_tracks);
     }
 
-    /// New tracks of the events that no track goes on with: split from the track that shares most with the event (of
-    /// those that go on, unless [`Linking::min_common`] says otherwise), or, where none does, of the origin `alone`.
-    fn births(
+    /// Starts new tracks at the unmatched events. Each splits from the track with the largest overlap (a continued one,
+    /// unless [`Linking::min_common`] is positive). Without overlap its origin is `isolated_origin`.
+    fn start_tracks(
         &mut self,
         matching: &Matching,
         tracks: &mut [OpenTrack],
         events: &mut [&mut DetectedEvent],
-        alone: Origin,
+        isolated_origin: Origin,
     ) -> Vec<OpenTrack> {
-        let mut born = Vec::new();
-        for (place, detected) in events.iter_mut().enumerate() {
-            if matching.track_of[place].is_some() {
+        let mut new_tracks = Vec::new();
+        for (index, detected) in events.iter_mut().enumerate() {
+            if matching.track_of[index].is_some() {
                 continue;
             }
             let id = self.next_id;
-            let parent = matching.parent_of(place).map(|track| {
+            let parent = matching.parent_of(index).map(|track| {
                 let parent = &mut tracks[track].track;
-                parent.details.split_off(id);
+                parent.details.add_split(id);
                 parent.track_id
             });
             let origin = match parent {
                 Some(_) => Origin::Split,
-                None => alone,
+                None => isolated_origin,
             };
             detected.event.track_id = Some(id);
-            born.push(OpenTrack::begin(id, detected, origin, parent));
+            new_tracks.push(OpenTrack::begin(id, detected, origin, parent));
             self.next_id += 1;
         }
-        born
+        new_tracks
     }
 
     fn close(&mut self, mut open: OpenTrack, fate: Fate, other: Option<u64>, step: &mut Step) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// Result of this crate.
 pub type Result<T> = std::result::Result<T, ClimateError>;
 
-/// Everything that input can cause.
+/// Errors caused by input.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClimateError {
@@ -17,47 +17,47 @@ pub enum ClimateError {
     /// An algorithm needs a field that the snapshot does not have.
     #[error("{algorithm} needs {}, which {place} does not have", missing.iter().map(|v| v.name()).collect::<Vec<_>>().join(", "))]
     MissingField {
-        /// What was to be computed.
+        /// The algorithm or quantity.
         algorithm: &'static str,
-        /// The variables it lacks.
+        /// The missing variables.
         missing: Vec<Variable>,
-        /// File and time.
+        /// File and time of the snapshot.
         place: String,
     },
-    /// Two arrays or tables that must agree do not.
+    /// Two arrays or tables disagree.
     #[error("{what}: expected {expected}, found {found}")]
     Mismatch {
-        /// What is compared.
+        /// The property compared.
         what: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What was given.
+        /// The value found.
         found: String,
     },
-    /// A series in which the vapour transport is now of one source, now of another.
+    /// The vapour transport of a series comes from different sources at different times.
     #[error("the moisture that moves at {time} in `{}`: expected {expected}, as at other times, found {found}", path.display())]
     TransportDiffers {
         /// The file of that time.
         path: PathBuf,
         /// The time.
         time: Time,
-        /// What other times have.
+        /// The source at other times.
         expected: &'static str,
-        /// What that time has.
+        /// The source at this time.
         found: &'static str,
     },
-    /// A series in which moisture, of which percentiles are to be taken, is computed now in one way, now in another.
+    /// The moisture of a series, needed for percentiles, is computed in different ways at different times.
     #[error("{what} at {time} in `{}`: expected {expected}, as before, found {found}", path.display())]
     MoistureDiffers {
         /// A file of that time.
         path: PathBuf,
         /// The time.
         time: Time,
-        /// What of it differs.
+        /// The property that differs.
         what: &'static str,
-        /// What times before have.
+        /// Its value at earlier times.
         expected: String,
-        /// What that time has.
+        /// Its value at this time.
         found: String,
     },
     /// A table cannot be read.
@@ -73,30 +73,30 @@ pub enum ClimateError {
     MissingColumn {
         /// The file.
         path: PathBuf,
-        /// What the file counts, as for a cell.
+        /// The unit in which the file counts, as for a cell.
         unit: &'static str,
         /// Name of the column.
         column: String,
-        /// Those that it has.
+        /// The columns found.
         found: Vec<String>,
     },
-    /// A cell of a table does not hold what its column needs.
+    /// A cell of a table has an invalid value for its column.
     #[error("cannot read table `{}`, {unit} {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
     TableCell {
         /// The file.
         path: PathBuf,
-        /// What `line` counts: lines, or rows or features where a file has no lines.
+        /// What `line` counts: lines, or rows or features if the file has no lines.
         unit: &'static str,
         /// Line of the file, counted from 1; the header is line 1.
         line: u64,
         /// Name of the column.
         column: String,
-        /// What would be right.
+        /// The expected value.
         expected: &'static str,
-        /// What stands there.
+        /// The text found.
         found: String,
     },
-    /// A cell of a table holds no date of its calendar, which most tables do not tell.
+    /// A cell of a table is not a date in its calendar. Most tables do not state their calendar.
     #[error("cannot read table `{}`, {unit} {line}, column `{column}`: expected {expected}, found `{found}`", path.display())]
     TableDate {
         /// The file.
@@ -107,33 +107,33 @@ pub enum ClimateError {
         line: u64,
         /// Name of the column.
         column: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What stands there.
+        /// The text found.
         found: String,
     },
-    /// Winds of tracks of which nothing tells the unit, or whose unit is none of a wind.
+    /// The unit of a track's winds is unknown or not a unit of speed.
     #[error("cannot use the winds `{column}` of `{}`: expected {expected}, found {found}", path.display())]
     WindUnit {
         /// The file.
         path: PathBuf,
         /// The column or variable.
         column: String,
-        /// What would be right.
+        /// The expected unit.
         expected: &'static str,
-        /// What tells it, or what the winds are.
+        /// The unit found, or what was searched for it.
         found: String,
     },
-    /// The column of winds that a user asks for is not in the file, or the file has none to choose from.
+    /// The column of winds requested by the user does not exist, or the file has no columns to choose from.
     #[error("cannot take the winds `{column}` of `{}`: expected {expected}, found {found}", path.display())]
     WindColumn {
         /// The file.
         path: PathBuf,
-        /// What was asked for.
+        /// The requested column.
         column: String,
-        /// What would be right.
+        /// The expected columns.
         expected: &'static str,
-        /// What the file has, or is.
+        /// The columns or kind of the file.
         found: String,
     },
     /// A point of a track has the number of a time step instead of a date.
@@ -143,15 +143,15 @@ pub enum ClimateError {
         path: PathBuf,
         /// Line of the file, counted from 1.
         line: u64,
-        /// What stands there.
+        /// The text found.
         found: String,
     },
-    /// A deck holds the forecasts of several techniques or starts, each of which has a track of its own for the same storm.
+    /// A deck contains forecasts of several techniques or start times, each with its own track of the same storm.
     #[error("cannot read tracks from `{}`: expected best tracks, or the forecasts of one technique from one start, found {found}", path.display())]
     ManyForecasts {
         /// The file.
         path: PathBuf,
-        /// Its techniques and starts.
+        /// Its techniques and start times.
         found: String,
     },
     /// A season has too few times for percentiles.
@@ -159,28 +159,28 @@ pub enum ClimateError {
         "percentiles of month {month}: expected at least {least} times within {reach} months of it, found {found}"
     )]
     FewTimes {
-        /// The month about which the season is, 1 to 12.
+        /// The central month of the season, 1 to 12.
         month: usize,
-        /// How many times it has.
+        /// Number of times in the season.
         found: u32,
-        /// How many it needs.
+        /// Required number of times.
         least: u32,
-        /// How many months on each side belong to it.
+        /// Number of months on each side that belong to the season.
         reach: usize,
     },
-    /// A saved climatology of moisture cannot be used, or not for these fields.
+    /// A saved climatology of moisture is invalid or does not match these fields.
     #[error("cannot use the climatology `{}`: {what}: expected {expected}, found {found}", path.display())]
     Climatology {
         /// The file.
         path: PathBuf,
-        /// What of it is not as it must be.
+        /// The property that differs.
         what: String,
-        /// What would be right.
+        /// The expected value.
         expected: String,
-        /// What the file has.
+        /// The value in the file.
         found: String,
     },
-    /// Two runs that are compared are on different grids.
+    /// Two runs to compare have different grids.
     #[error("grid of `{}`: expected {expected} as in `{}`, found {found}", path.display(), other.display())]
     GridsDiffer {
         /// The folder of the second run.
@@ -192,7 +192,7 @@ pub enum ClimateError {
         /// The grid of the second.
         found: String,
     },
-    /// Two runs that are compared have no month of the year in common.
+    /// Two runs to compare have no month of the year in common.
     #[error("months of `{}`: expected some of {expected}, found {found}", path.display())]
     NoCommonMonths {
         /// The folder of the second run.
@@ -202,39 +202,39 @@ pub enum ClimateError {
         /// The months of the second.
         found: String,
     },
-    /// A run does not have the months or years that a comparison or trends need.
+    /// A run lacks months or years that a comparison or trends need.
     #[error("cannot use `{}`: {reason}", path.display())]
     Period {
         /// The folder.
         path: PathBuf,
-        /// What it lacks.
+        /// What is missing.
         reason: String,
     },
-    /// Both sides of a comparison have the same years of the same run.
+    /// Both sides of a comparison contain the same years of the same run.
     #[error("both sides have {first} to {last} of `{}`: no interval and no p-value holds for years against themselves", path.display())]
     SharedYears {
         /// The folder.
         path: PathBuf,
-        /// First year that both have.
+        /// First common year.
         first: i64,
-        /// Last one.
+        /// Last common year.
         last: i64,
     },
-    /// A side of a comparison has a run twice.
+    /// A side of a comparison contains a run twice.
     #[error("`{}` is twice among the runs of {side}: its years would count twice", path.display())]
     MemberTwice {
         /// The folder.
         path: PathBuf,
-        /// What the side is called.
+        /// The name of the side.
         side: String,
     },
-    /// A request that no input could satisfy.
+    /// An invalid request.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl ClimateError {
-    /// The error of two arrays whose shapes must agree and do not.
+    /// Creates the error for two arrays of different shapes.
     pub(crate) fn shapes(what: impl Into<String>, expected: &[usize], found: &[usize]) -> Self {
         Self::Mismatch {
             what: what.into(),

@@ -2,13 +2,13 @@
 
 use crate::statistics::category::{KNOT_M_S, reaches};
 
-/// Lowest wind that counts, knots (tropical storm).
+/// Minimum wind that counts, knots (tropical storm).
 const STORM_KNOTS: f64 = 34.0;
-/// Hours that one six-hourly advisory stands for.
+/// Interval of six-hourly advisories.
 const ADVISORY_HOURS: f64 = 6.0;
 
 /// Accumulated cyclone energy of one point of a track, 10⁴ kt²: v² · 10⁻⁴ for winds of storm strength at six-hourly
-/// points; a point of other data counts by the hours that it stands for.
+/// points. At other intervals the energy is weighted by the hours that the point represents.
 ///
 /// # Source
 /// Bell et al. 2000, "Climate Assessment for 1999", BAMS 81(6), S19.
@@ -31,7 +31,7 @@ pub fn ace_of_point(wind_m_s: f64, hours: f64) -> f64 {
 }
 
 /// Power dissipation of one point of a cyclone's track, m³ s-2: the cube of the wind times the time that the point
-/// stands for. The index of a track is the sum over its points.
+/// represents. The index of a track is the sum over its points.
 ///
 /// # Source
 /// Emanuel 2005, "Increasing destructiveness of tropical cyclones over the past 30 years", Nature 436, equation 2.

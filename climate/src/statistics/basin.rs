@@ -1,9 +1,9 @@
-//! Ocean basins of tropical cyclones, and the sectors of hemispheres between the same borders.
+//! Ocean basins of tropical cyclones, and hemispheric sectors with the same borders.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
 
-/// A basin as IBTrACS names them.
+/// A basin as defined by IBTrACS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Basin {
     /// North Atlantic.
@@ -39,11 +39,11 @@ const AMERICAS: [(f64, f64); 12] = [
     (30.0, 251.0),
 ];
 
-/// What is so near to the equator is on it, degrees: tables write it as 0, and the middle of an area that is the same on
-/// both sides is off it by rounding.
+/// Latitudes closer to the equator than this count as on it, degrees: tables write them as 0, and rounding moves the
+/// centroid of an area that is symmetric about the equator.
 const ON_EQUATOR_DEG: f64 = 5e-5;
 
-/// Whether a place is south of the equator; what is on it is not.
+/// Whether a latitude is south of the equator; the equator itself is not.
 pub(crate) fn is_southern(lat_deg: f64) -> bool {
     lat_deg < -ON_EQUATOR_DEG
 }
@@ -60,7 +60,7 @@ impl Basin {
         Self::SouthAtlantic,
     ];
 
-    /// The names of all.
+    /// The names of all basins.
     pub const NAMES: [&str; 7] = [
         "North Atlantic",
         "East Pacific",
@@ -71,8 +71,8 @@ impl Basin {
         "South Atlantic",
     ];
 
-    /// What lies between the same borders, where that is no basin of tropical cyclones: of rivers and extratropical
-    /// cyclones, which also pass over land. The divide of the Americas is named where it lies north of 30°N.
+    /// The sectors between the same borders, for classes without basins: rivers and extratropical cyclones, which also
+    /// pass over land. The eastern border of the Pacific is named by its longitude north of 30°N.
     pub const SECTORS: [&str; 7] = [
         "109°W–30°E north",
         "180–109°W north",
@@ -83,12 +83,12 @@ impl Basin {
         "70°W–10°E south",
     ];
 
-    /// Whether the events of a class are named by basins, else by sectors.
+    /// Whether the events of a class are assigned to basins; otherwise to sectors.
     pub fn is_of(class: Class) -> bool {
         matches!(class, Class::TropicalCyclone | Class::TropicalDepression)
     }
 
-    /// The names of all for a class: a river over Moscow is not in the North Indian Ocean.
+    /// All names for a class: basins or sectors. A river over Moscow is not in the North Indian Ocean.
     pub fn names_for(class: Class) -> &'static [&'static str; 7] {
         if Self::is_of(class) {
             &Self::NAMES
@@ -97,10 +97,11 @@ impl Basin {
         }
     }
 
-    /// The basin of a place. Every place has one: land and middle latitudes belong to the basin of their longitude.
+    /// Returns the basin of a point. Every point has one: land and middle latitudes belong to the basin of their
+    /// longitude.
     ///
     /// # Source
-    /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas as a
+    /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas is a
     /// line of twelve points.
     pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
         let lon = lon_deg.rem_euclid(360.0);
@@ -119,12 +120,12 @@ impl Basin {
         }
     }
 
-    /// The two letters of IBTrACS.
+    /// The two-letter code of IBTrACS.
     pub fn code(self) -> &'static str {
         ["NA", "EP", "WP", "NI", "SI", "SP", "SA"][self as usize]
     }
 
-    /// The basin of two letters.
+    /// The basin with a two-letter code.
     pub fn from_code(code: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|basin| basin.code() == code)
     }
@@ -137,7 +138,7 @@ impl Basin {
         )
     }
 
-    /// The name for a class.
+    /// The name of the basin or sector for a class.
     pub fn name_for(self, class: Class) -> &'static str {
         Self::names_for(class)[self as usize]
     }

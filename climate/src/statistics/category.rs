@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// Metres per second of one knot.
 pub const KNOT_M_S: f64 = 1852.0 / 3600.0;
 
-/// Class of a wind: depression, storm, hurricane 1 to 5.
+/// Intensity class of a wind: depression, storm, hurricane 1 to 5.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Category {
     /// Tropical depression.
@@ -29,13 +29,13 @@ pub enum Category {
 /// Source: US National Hurricane Center, "Saffir-Simpson Hurricane Wind Scale" (2012 limits).
 const SAFFIR_SIMPSON_KNOTS: [f64; 6] = [34.0, 64.0, 83.0, 96.0, 113.0, 137.0];
 
-/// Whether a wind, in any unit near a km/h, has come to a limit. Tables have winds to a thousandth of a metre a second,
-/// and one of whole knots must not fall below its limit by being written and read.
+/// Whether a wind, in knots or km/h, reaches a limit. Tables round winds to 0.001 m/s, and the round trip must not move
+/// a wind of whole knots below its limit.
 pub(super) fn reaches(wind: f64, limit: f64) -> bool {
     wind >= limit - ROUNDING
 }
 
-/// Tables round by at most 0.001 kt or 0.0018 km/h; no report of a wind is as fine as that.
+/// Tables round by at most 0.001 kt or 0.0018 km/h; reported winds are coarser.
 const ROUNDING: f64 = 0.002;
 
 impl Category {
@@ -50,7 +50,7 @@ impl Category {
         Self::Five,
     ];
 
-    /// Category on the Saffir-Simpson scale of a sustained wind; `None` if it is not a number.
+    /// The Saffir-Simpson category of a sustained wind; `None` for NaN.
     ///
     /// # Example
     /// ```
@@ -66,12 +66,12 @@ impl Category {
         (!knots.is_nan()).then(|| Self::ALL[reached.count()])
     }
 
-    /// The lowest winds of storms and of categories 1 to 5, m/s.
+    /// The minimum winds of storms and categories 1 to 5, m/s.
     pub fn lowest_winds_m_s() -> [f64; 6] {
         SAFFIR_SIMPSON_KNOTS.map(|knots| (knots - ROUNDING) * KNOT_M_S)
     }
 
-    /// The word in tables: `TD`, `TS`, `1` to `5`.
+    /// The word used in tables: `TD`, `TS`, `1` to `5`.
     pub fn name(self) -> &'static str {
         ["TD", "TS", "1", "2", "3", "4", "5"][self as usize]
     }
@@ -88,7 +88,7 @@ mod tests {
             let below = Category::saffir_simpson((knots - 0.5) * KNOT_M_S).unwrap();
             assert_eq!((at, below), (Category::ALL[k + 1], Category::ALL[k]));
         }
-        // As tables have them.
+        // Rounded as in tables.
         for (k, knots) in SAFFIR_SIMPSON_KNOTS.into_iter().enumerate() {
             let written = (1000.0 * knots * KNOT_M_S).round() / 1000.0;
             assert_eq!(
@@ -105,7 +105,8 @@ mod tests {
                 .map(Some)
                 .collect::<Vec<_>>()
         );
-        // The scale's published km/h are rounded: of 252 km/h, its fifth limit, these are more.
+        // The scale's published limits in km/h are rounded: 136.5 kt exceeds the limit of category 5 in km/h (252) but
+        // not in knots.
         assert_eq!(
             Category::saffir_simpson(136.5 * KNOT_M_S),
             Some(Category::Four)

@@ -1,4 +1,4 @@
-//! How often each class is where, month by month, on coarse cells: what tells a change of frequency from chance.
+//! Monthly frequency of each class on coarse cells, which comparisons use to test changes of frequency.
 
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
@@ -8,12 +8,12 @@ use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time};
 pub const COARSE_CELL_DEG: f64 = 5.0;
 /// Rows of coarse cells, south to north.
 pub const COARSE_ROWS: usize = 36;
-/// Columns of coarse cells, from 0°E on.
+/// Columns of coarse cells, eastward from 0°E.
 pub const COARSE_COLUMNS: usize = 72;
-/// Coarse cells of the Earth.
+/// Number of coarse cells of the Earth.
 pub const COARSE_CELLS: usize = COARSE_ROWS * COARSE_COLUMNS;
 
-/// The coarse cell of a place, row by row.
+/// The index of the coarse cell of a point, row by row.
 pub fn coarse_cell(lat_deg: f64, lon_deg: f64) -> usize {
     let row = ((lat_deg + 90.0) / COARSE_CELL_DEG).floor();
     let column = (lon_deg.rem_euclid(360.0) / COARSE_CELL_DEG).floor();
@@ -21,10 +21,10 @@ pub fn coarse_cell(lat_deg: f64, lon_deg: f64) -> usize {
     row * COARSE_COLUMNS + (column as usize).min(COARSE_COLUMNS - 1)
 }
 
-/// The coarse cells as a grid, by their centres.
+/// The grid of the coarse cells' centres.
 ///
 /// # Errors
-/// Never for the axes given here; the type is that of [`LatLonGrid::from_axes`].
+/// Never for these axes; the type is that of [`LatLonGrid::from_axes`].
 pub fn coarse_grid() -> std::result::Result<LatLonGrid, DataError> {
     let axis = |count: usize, first: f64| -> Vec<f64> {
         (0..count)
@@ -34,9 +34,9 @@ pub fn coarse_grid() -> std::result::Result<LatLonGrid, DataError> {
     Ok(LatLonGrid::from_axes(axis(COARSE_ROWS, -90.0), axis(COARSE_COLUMNS, 0.0))?.0)
 }
 
-/// Whether a part of each coarse cell is on a grid.
+/// Whether each coarse cell overlaps a grid.
 pub(crate) fn on_grid(grid: &LatLonGrid) -> Vec<bool> {
-    // Edges that are only touched are not shared.
+    // Cells that only touch an edge do not overlap.
     const TOUCH_DEG: f64 = 1e-6;
     let bounds = grid.lat_bounds_deg();
     let (south, north) = (bounds[0] + TOUCH_DEG, bounds[bounds.len() - 1] - TOUCH_DEG);
@@ -52,18 +52,18 @@ pub(crate) fn on_grid(grid: &LatLonGrid) -> Vec<bool> {
     (0..COARSE_CELLS).map(is_on).collect()
 }
 
-/// Counts of one month.
+/// Coarse counts of one month.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoarseMonth {
     /// Year of the data's calendar.
     pub year: i64,
     /// Month, 1 to 12.
     pub month: i64,
-    /// Grid cells of each class over all times of the month, by coarse cell.
+    /// Number of marked grid cells of each class, summed over all times of the month, per coarse cell.
     pub marked: [Vec<u32>; 2],
 }
 
-/// Monthly counts of marked cells on coarse cells: 21 kB for each month, whatever the grid.
+/// Monthly counts of marked cells on coarse cells: 21 kB per month, independent of the grid.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CoarseOccurrence {
     rows: usize,
@@ -75,7 +75,7 @@ pub struct CoarseOccurrence {
 }
 
 impl CoarseOccurrence {
-    /// Nothing counted yet.
+    /// Creates empty counts.
     pub fn new(grid: &LatLonGrid) -> Self {
         let (rows, columns) = grid.shape();
         let cell_of = (grid.lat_deg().iter())
@@ -89,10 +89,10 @@ impl CoarseOccurrence {
         }
     }
 
-    /// Counts a mask.
+    /// Adds a mask.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if it is of another shape.
+    /// [`ClimateError::Mismatch`] if the mask has another shape.
     pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
         if mask.codes.dim() != (self.rows, self.columns) {
             return Err(ClimateError::shapes(
@@ -115,13 +115,13 @@ impl CoarseOccurrence {
         Ok(())
     }
 
-    /// Takes the months out that lie before one.
+    /// Removes and returns the months before the given one.
     pub(super) fn take_before(&mut self, year: i64, month: i64) -> Vec<CoarseMonth> {
         let past = (self.months).partition_point(|m| (m.year, m.month) < (year, month));
         self.months.drain(..past).collect()
     }
 
-    /// Adds a part of a month.
+    /// Adds partial counts of a month.
     pub(super) fn put_back(&mut self, more: &CoarseMonth) {
         let month = self.month_of(more.year, more.month);
         for (mine, theirs) in month.marked.iter_mut().zip(&more.marked) {
@@ -129,14 +129,14 @@ impl CoarseOccurrence {
         }
     }
 
-    /// Grid cells in each coarse cell.
+    /// Number of grid cells in each coarse cell.
     pub fn cells(&self) -> Vec<u32> {
         let mut cells = vec![0; COARSE_CELLS];
         (self.cell_of.iter()).for_each(|&cell| cells[usize::from(cell)] += 1);
         cells
     }
 
-    /// The counts of a month; `None` if nothing of it was counted.
+    /// The counts of a month; `None` if there are none.
     pub fn of_month(&self, year: i64, month: i64) -> Option<&CoarseMonth> {
         let found = (self.months).binary_search_by_key(&(year, month), |m| (m.year, m.month));
         found.ok().map(|index| &self.months[index])

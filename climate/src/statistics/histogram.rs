@@ -1,8 +1,8 @@
-//! Histograms with fixed edges, so that those of two runs can be compared.
+//! Histograms with fixed edges, comparable between runs.
 
 use serde::{Deserialize, Serialize};
 
-/// Counts between edges; what lies below the first or from the last on is counted apart.
+/// Counts between edges; values outside are counted separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Histogram {
     /// Ascending edges; bin `k` is `edges[k] <= value < edges[k + 1]`.
@@ -11,12 +11,12 @@ pub struct Histogram {
     pub counts: Vec<u64>,
     /// Values below the first edge.
     pub below: u64,
-    /// Values from the last edge on.
+    /// Values at or above the last edge.
     pub above: u64,
 }
 
 impl Histogram {
-    /// `bins` even bins from `first` on.
+    /// Creates `bins` bins of equal width from `first`.
     pub fn even(first: f64, width: f64, bins: usize) -> Self {
         Self {
             edges: (0..=bins).map(|k| first + width * k as f64).collect(),
@@ -26,7 +26,7 @@ impl Histogram {
         }
     }
 
-    /// Counts a value; NaN is passed over.
+    /// Adds a value; NaN is ignored.
     pub fn add(&mut self, value: f64) {
         if value.is_nan() {
             return;

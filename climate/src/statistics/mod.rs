@@ -1,7 +1,7 @@
-//! What many events and tracks say together.
+//! Statistics of many events and tracks.
 //!
-//! [`Statistics`] streams: it is fed with times and with finished tracks and holds counts alone, so that its size does
-//! not grow with the number of events (only by a row for each month). It can be saved (serde).
+//! [`Statistics`] accumulates times and finished tracks and stores only counts, so its size does not grow with the
+//! number of events, only by a row per month. It can be saved (serde).
 
 mod ace;
 mod basin;

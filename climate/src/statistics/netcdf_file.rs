@@ -8,40 +8,49 @@ use squall_data::netcdf_file::{NetcdfFile, put_axis};
 use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::Path;
 
-/// Attributes of the first and the last analysed time, by the names of ACDD 1.3.
+/// Attributes of the first and last analysed time, named as in ACDD 1.3.
 pub const COVERAGE: [&str; 2] = ["time_coverage_start", "time_coverage_end"];
-/// Attribute of the usual step from one analysed time to the next, hours.
+/// Attribute of the usual interval of analysed times, hours.
 pub const STEP: &str = "usual_step_hours";
 /// Attribute of where the wind of cyclones is measured.
 pub const WIND: &str = "wind_of_cyclones";
-/// Attribute of what the transport of rivers is, by which they are ranked.
+/// Attribute of the vapour transport by which rivers are ranked.
 pub const TRANSPORT: &str = "transport_of_rivers";
-/// Attribute of the numbers by which events and tracks were chosen: a line `name = value` for each.
+/// Attribute of the thresholds that selected events and tracks, as lines `name = value`.
 pub const RULES: &str = "rules_of_events";
 
-/// Attributes of an axis of latitudes.
+/// Attributes of a latitude axis.
 pub const LATITUDE: [(&str, &str); 2] = [("standard_name", "latitude"), ("units", "degrees_north")];
-/// Attributes of an axis of longitudes.
+/// Attributes of a longitude axis.
 pub const LONGITUDE: [(&str, &str); 2] =
     [("standard_name", "longitude"), ("units", "degrees_east")];
 
 impl Statistics {
     /// Writes frequency maps and monthly counts as CF netCDF.
     ///
-    /// Variables: `frequency(class, lat, lon)`; `times(month)`, `days(month)`, `tracks(month, class, basin)`,
-    /// `objects(month, class, basin)`, `ace(month, basin)`, `landfalls(month, class, basin)`,
-    /// `precipitation(month, class, basin)` and `all_precipitation(month)` with `year(month)` and
-    /// `month_of_year(month)` and, as CF has it, `time(month)`, the middle of the month, with bounds; `days` has a bit for each day of the month with an analysed time. Precipitation is NaN,
-    /// its fill value, in months without any, as it is blank in the tables, and so is the energy of cyclones none of
-    /// whose winds is known. Classes and basins are named in `flag_meanings`. For changes of frequency
-    /// `marked_cells(month, class, coarse_lat, coarse_lon)`: grid cells of the class in cells of 5 degrees, over all
-    /// times of the month; of `grid_cells(coarse_lat, coarse_lon)`. The attribute `classes_looked_for` names the
-    /// classes of which a 0 means that there were none, `wind_of_cyclones` which wind categories and cyclone energy are
-    /// of, `transport_of_rivers` what rivers are ranked by, `rules_of_events` by which numbers events and tracks were chosen, `time_coverage_start` and
-    /// `time_coverage_end` are the first and the last analysed time, `usual_step_hours` is the step between such times.
+    /// Variables:
+    ///
+    /// - `frequency(class, lat, lon)`
+    /// - `time(month)`, its middle, with bounds; `year(month)`, `month_of_year(month)`, `times(month)`; `days(month)`, with a bit per day of the month with
+    ///   analysed times
+    /// - `tracks`, `objects` and `landfalls(month, class, basin)`
+    /// - `ace(month, basin)`; NaN, the fill value, if there are cyclones but no known wind
+    /// - `precipitation(month, class, basin)` and `all_precipitation(month)`; NaN in months without precipitation
+    /// - `marked_cells(month, class, coarse_lat, coarse_lon)`, for changes of frequency: grid cells of the class in
+    ///   cells of 5 degrees, summed over all times of the month, of `grid_cells(coarse_lat, coarse_lon)`
+    ///
+    /// Classes and basins are named in `flag_meanings`. Attributes:
+    ///
+    /// - `classes_looked_for`: the classes of which a count of 0 means that there were none
+    /// - `wind_of_cyclones`: the wind of categories and cyclone energy
+    /// - `transport_of_rivers`: the transport by which rivers are ranked
+    /// - `rules_of_events`: the thresholds that selected events and tracks
+    /// - `time_coverage_start`, `time_coverage_end`: the first and last analysed time
+    /// - `usual_step_hours`: the usual interval of analysed times
     ///
     /// # Errors
-    /// [`crate::ClimateError::Mismatch`] if the grid is another one, [`crate::ClimateError::Data`] if writing fails.
+    /// [`crate::ClimateError::Mismatch`] if the grid differs from that of the statistics, [`crate::ClimateError::Data`]
+    /// if writing fails.
     pub fn write_netcdf(
         &self,
         path: impl AsRef<Path>,
@@ -77,7 +86,7 @@ impl Statistics {
         let meaning =
             "ocean basin of tropical cyclones; of other classes the sector between its meridians";
         put_flags(file, "basin", meaning, &basins)?;
-        // Of boxes nobody knows where the events are in them.
+        // Boxes do not determine which cells belong to events.
         if self.occurrence().times() > 0 || self.months().is_empty() {
             self.put_frequency(file, grid)?;
             self.put_coarse(file)?;
@@ -191,7 +200,7 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
     for (name, length) in [
         ("class", Class::EVENTS.len()),
         ("basin", Basin::ALL.len()),
-        // A dimension of length 0 would be unlimited.
+        // netCDF treats length 0 as unlimited.
         ("month", months.max(1)),
         ("coarse_lat", COARSE_ROWS),
         ("coarse_lon", COARSE_COLUMNS),
@@ -203,7 +212,7 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
     Ok(())
 }
 
-/// A coordinate variable of codes, each with its word.
+/// Adds a coordinate variable of codes with their meanings.
 fn put_flags(
     file: &mut FileMut,
     name: &str,
@@ -219,13 +228,13 @@ fn put_flags(
     variable.put_values(&codes, ..)
 }
 
-/// A variable of numbers by month.
+/// A variable of monthly numbers.
 struct MonthTable {
     name: &'static str,
     long_name: &'static str,
     unit: &'static str,
     dimensions: &'static [&'static str],
-    /// Those of one month, in the order of the dimensions after the first.
+    /// The numbers of one month, in the order of the remaining dimensions.
     values: fn(&MonthCounts) -> Vec<f64>,
 }
 
@@ -310,12 +319,12 @@ const MONTHLY: [MonthTable; 10] = [
     },
 ];
 
-/// Counts by class and basin as numbers of the file.
+/// Flattens counts by class and basin.
 fn numbers(counts: &[[u64; Basin::ALL.len()]; 2]) -> Vec<f64> {
     counts.iter().flatten().map(|&n| n as f64).collect()
 }
 
-/// Water of a month, NaN where nothing fell anywhere: then precipitation is not known.
+/// Water of a month; NaN if none fell anywhere, because precipitation is then unknown.
 fn known_water(month: &MonthCounts, km3: Vec<f64>) -> Vec<f64> {
     if month.all_precipitation_km3 > 0.0 {
         km3

@@ -1,11 +1,11 @@
-//! How often each cell belongs to a class.
+//! Frequency of each class per cell.
 
 use crate::error::{ClimateError, Result};
 use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid};
 
-/// Counts of the times at which each cell was of each class; streams over any number of masks.
+/// Number of times at which each cell had each class, accumulated over masks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Occurrence {
     rows: usize,
@@ -16,7 +16,7 @@ pub struct Occurrence {
 }
 
 impl Occurrence {
-    /// Nothing counted yet.
+    /// Creates empty counts.
     pub fn new(grid: &LatLonGrid) -> Self {
         let (rows, columns) = grid.shape();
         Self {
@@ -32,10 +32,10 @@ impl Occurrence {
         self.times
     }
 
-    /// Counts a mask.
+    /// Adds a mask.
     ///
     /// # Errors
-    /// [`ClimateError::Mismatch`] if it is of another shape.
+    /// [`ClimateError::Mismatch`] if the mask has another shape.
     pub fn add(&mut self, mask: &ClassMask) -> Result<()> {
         if mask.codes.dim() != (self.rows, self.columns) {
             return Err(ClimateError::shapes(
@@ -44,7 +44,7 @@ impl Occurrence {
                 mask.codes.shape(),
             ));
         }
-        // A slice, so that the loop runs with vectors.
+        // A slice lets the compiler vectorise the loop.
         let codes = mask.codes.as_standard_layout();
         for (counts, class) in self.counts.iter_mut().zip(Class::EVENTS) {
             let code = class.code();
@@ -56,8 +56,8 @@ impl Occurrence {
         Ok(())
     }
 
-    /// Share of the times at which each cell was of a class, 0 to 1, `(lat, lon)`; NaN where nothing was counted, and
-    /// for classes that are no events of masks.
+    /// Share of the times at which each cell had a class, 0 to 1, `(lat, lon)`; NaN without times, and for classes that
+    /// masks do not contain.
     pub fn frequency(&self, class: Class) -> Array2<f64> {
         let found = Class::EVENTS.iter().position(|known| *known == class);
         Array2::from_shape_fn((self.rows, self.columns), |(j, i)| {

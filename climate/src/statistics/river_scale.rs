@@ -1,17 +1,18 @@
-//! The scale of atmospheric rivers at a place.
+//! The scale of atmospheric rivers at a point.
 
-/// Vapour transport from which on a river counts at a place, kg m-1 s-1.
+/// Minimum vapour transport for a river to count at a point, kg m-1 s-1.
 pub const RIVER_SCALE_MIN_IVT_KG_M_S: f64 = 250.0;
 
-/// The time of a stay is a sum of steps, which may end short of whole hours: 144 of 20 minutes are 47.99996 hours in f32.
+/// The duration is a sum of steps, which may fall slightly short of whole hours: 144 steps of 20 minutes are 47.99996
+/// hours in f32.
 const ROUNDING_HOURS: f64 = 1e-3;
 
-/// Rank of an atmospheric river at a place, 1 (weak, mostly beneficial) to 5 (exceptional, mostly hazardous), from the
-/// highest vapour transport there and the time for which it was 250 kg m-1 s-1 or more; 0 where a weak one passed
-/// within a day; `None` below 250.
+/// Rank of an atmospheric river at a point, 1 (weak, mostly beneficial) to 5 (exceptional, mostly hazardous), from the
+/// highest vapour transport and the time for which it was at least 250 kg m-1 s-1. 0 if a weak river passed within a
+/// day; `None` if the transport stayed below 250.
 ///
-/// The transport gives 1 from 250, 2 from 500, 3 from 750, 4 from 1000, 5 from 1250 kg m-1 s-1; less than 24 h takes
-/// one off, 48 h and more add one.
+/// The transport gives 1 from 250, 2 from 500, 3 from 750, 4 from 1000, 5 from 1250 kg m-1 s-1. A duration of less than
+/// 24 h subtracts one, 48 h or more add one.
 ///
 /// # Source
 /// Ralph et al. 2019, "A Scale to Characterize the Strength and Impacts of Atmospheric Rivers", BAMS 100(2), figure 4.
@@ -42,7 +43,7 @@ mod tests {
 
     #[test]
     fn limits_belong_to_the_higher_rank() {
-        // As places count: 47.99996 and 23.99998 hours.
+        // Sums as in the stream: 47.99996 and 23.99998 hours.
         let stay = |steps: usize, hours: f32| f64::from((0..steps).map(|_| hours).sum::<f32>());
         for (ivt, hours, expected) in [
             (249.9, 100.0, None),

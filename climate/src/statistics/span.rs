@@ -1,21 +1,21 @@
-//! The time that statistics are of.
+//! The period of statistics.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 
-/// The first and the last of some times.
+/// The first and last of some times.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     ends: Option<(Time, Time)>,
 }
 
 impl Span {
-    /// Both, if there is any time.
+    /// The first and last time, if there is any.
     pub fn ends(&self) -> Option<(Time, Time)> {
         self.ends
     }
 
-    /// Takes a time in.
+    /// Adds a time.
     pub fn add(&mut self, time: Time) {
         let (first, last) = self.ends.unwrap_or((time, time));
         let earlier = if time < first { time } else { first };

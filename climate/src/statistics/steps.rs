@@ -1,31 +1,32 @@
-//! How far the analysed times are apart.
+//! Intervals between analysed times.
 
 use serde::{Deserialize, Serialize};
 use squall_data::Time;
 use squall_data::calendar::DAY_SECONDS;
 use std::collections::BTreeMap;
 
-/// Where so large a share of the days is alike their times are complete, however they lie in a day.
+/// If at least this share of days has the same number of times, their times are complete, however they are distributed
+/// within a day.
 const ALIKE: f64 = 0.9;
-/// Of fewer days one that the beginning of the data cuts may be more than the rest of [`ALIKE`].
+/// With fewer days, a first day cut by the start of the data may exceed the rest of [`ALIKE`].
 const LEAST_DAYS: u64 = 10;
-/// The step of so large a share of all is the usual one.
+/// Minimum share of equal steps for a usual step.
 const USUAL: f64 = 0.6;
 
-/// The steps from one analysed time to the next.
+/// The steps between consecutive analysed times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Steps {
     last: Option<Time>,
-    /// How often the next time was so many seconds later.
+    /// Number of steps by length in seconds.
     steps: BTreeMap<i64, u64>,
-    /// Times of the day of the last one, so far.
+    /// Number of times so far on the current day.
     of_day: u64,
-    /// How many days had so many times, with the next such day so many days later.
+    /// Number of days by (times on the day, days to the next day with times).
     days: Vec<((u64, i64), u64)>,
 }
 
 impl Steps {
-    /// Takes the next time in.
+    /// Adds the next time.
     pub(super) fn add(&mut self, time: Time) {
         let Some(last) = self.last.replace(time) else {
             self.of_day = 1;
@@ -47,8 +48,9 @@ impl Steps {
         }
     }
 
-    /// The hours from one time to the next of data that lack none: by the times of a day, if days are alike, because a
-    /// day may have 0, 6 and 12 UTC alone; else the step that most are. `None` where there is none.
+    /// The usual interval of analysed times in hours, ignoring missing times. If days are alike, it follows from the
+    /// number of times per day, because a day may have only 0, 6 and 12 UTC. Otherwise it is the most frequent step.
+    /// `None` if there is no usual interval.
     pub(super) fn usual_hours(&self) -> Option<f64> {
         let days: u64 = self.days.iter().map(|(_, count)| count).sum();
         let is_usual = |count: u64| count as f64 >= ALIKE * days as f64;
@@ -68,7 +70,7 @@ mod tests {
     use super::*;
     use squall_data::Calendar;
 
-    /// The usual step of times at these hours.
+    /// The usual interval of times at the given hours.
     fn usual(hours: impl Iterator<Item = i64>) -> Option<f64> {
         let zero = Time::new(Calendar::NoLeap, 2001, 1, 1, 0, 0, 0).unwrap();
         let mut steps = Steps::default();
@@ -82,18 +84,18 @@ mod tests {
             let hours = (0..2000).map(|k| k * step);
             assert_eq!(usual(hours), Some(step as f64), "{step}");
         }
-        // From 18 UTC on; every seventh is missing; a season of each year.
+        // Starting at 18 UTC; with every seventh time missing; one season per year.
         assert_eq!(usual((3..8).map(|k| 6 * k)), Some(6.0));
         let lacking = (0..2000).filter(|k| k % 7 != 3).map(|k| 6 * k);
         assert_eq!(usual(lacking), Some(6.0));
         let summers = (0..5).flat_map(|year| (0..368).map(move |k| 8760 * year + 6 * k));
         assert_eq!(usual(summers), Some(6.0));
-        // Three times of each day, and of every fifth.
+        // Three times per day, on every day or every fifth.
         for apart in [1, 5] {
             let days = (0..50).flat_map(|day| [0, 6, 12].map(|hour| 24 * apart * day + hour));
             assert_eq!(usual(days), Some(8.0 * apart as f64));
         }
-        // Every third is missing: nobody knows whether 6 hours are usual or 12.
+        // Every third time is missing: 6 and 12 hours are equally likely.
         assert_eq!(usual((0..2000).filter(|k| k % 3 != 2).map(|k| 6 * k)), None);
         assert_eq!(usual(0..1), None);
     }

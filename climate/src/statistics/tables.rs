@@ -8,17 +8,17 @@ use std::path::Path;
 impl Statistics {
     /// Writes `monthly.csv`, `yearly.csv`, `seasonal_cycle.csv`, `histograms.csv` and `categories.csv` into a folder.
     ///
-    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only; blank
-    ///   where there are some and the wind of none is known), landfalls (tracks by the place of their first),
-    ///   precipitation_km3 (inside of the class's events) and precipitation_share (the same as a share of all that fell
-    ///   on the grid); the last two are blank without precipitation
-    ///
-    ///   Of classes that were not looked for ([`Statistics::classes`]) all counts are blank, here and in the others
+    /// - `monthly.csv`: year, month, class, basin, times, tracks (begun), objects, ace_1e4_kt2 (cyclones only; blank if
+    ///   there are cyclones but no known wind), landfalls (tracks by the place of their first landfall),
+    ///   precipitation_km3 (inside the class's events) and precipitation_share (of all that fell on the grid); the last
+    ///   two are blank without precipitation
     /// - `yearly.csv`: the same by year
     /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
-    /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge; counts are blank
-    ///   where there are tracks and the value of none is known
-    /// - `categories.csv`: basin, category, cyclone tracks; blank where some began and the wind of none is known
+    /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge; counts are blank if
+    ///   there are tracks but no known value
+    /// - `categories.csv`: basin, category, cyclone tracks; blank if tracks began there but no wind is known
+    ///
+    /// In all tables, counts are blank for classes that were not searched for ([`Statistics::classes`]).
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -55,7 +55,7 @@ impl Statistics {
                     basin.code().into(),
                     m.times.to_string(),
                 ];
-                row.extend(self.told(class, counts(m, (c, class), basin)));
+                row.extend(self.blank_unless_searched(class, counts(m, (c, class), basin)));
                 rows.push(row);
             }
         }
@@ -72,7 +72,7 @@ impl Statistics {
                     basin.code().into(),
                     y.times.to_string(),
                 ];
-                row.extend(self.told(class, counts(&y, (c, class), basin)));
+                row.extend(self.blank_unless_searched(class, counts(&y, (c, class), basin)));
                 rows.push(row);
             }
         }
@@ -88,7 +88,7 @@ impl Statistics {
                 } else {
                     format!("{mean:.4}")
                 };
-                let [mean] = self.told(class, [mean]);
+                let [mean] = self.blank_unless_searched(class, [mean]);
                 rows.push(vec![
                     class.name().into(),
                     basin.code().into(),
@@ -112,7 +112,7 @@ impl Statistics {
                 let edges = &histogram.edges;
                 let mut row = |from: Option<&f64>, to: Option<&f64>, count: u64| {
                     let text = |edge: Option<&f64>| edge.map_or_else(String::new, f64::to_string);
-                    let [count] = self.told(class, [number(count, is_known)]);
+                    let [count] = self.blank_unless_searched(class, [number(count, is_known)]);
                     rows.push(vec![
                         class.name().into(),
                         quantity.into(),
@@ -138,14 +138,15 @@ impl Statistics {
             let counts = self.categories(basin);
             let is_known = self.cyclones_begun(basin) == 0 || counts.iter().any(|n| *n > 0);
             for (category, count) in Category::ALL.into_iter().zip(counts) {
-                let [count] = self.told(Class::TropicalCyclone, [number(count, is_known)]);
+                let [count] =
+                    self.blank_unless_searched(Class::TropicalCyclone, [number(count, is_known)]);
                 rows.push(vec![basin.code().into(), category.name().into(), count]);
             }
         }
         rows
     }
 
-    /// Tracks of cyclones that began in a basin.
+    /// Number of cyclone tracks that began in a basin.
     fn cyclones_begun(&self, basin: Basin) -> u64 {
         let is_cyclone = |class: &Class| *class == Class::TropicalCyclone;
         let cyclones = Class::EVENTS.iter().position(is_cyclone);
@@ -154,8 +155,12 @@ impl Statistics {
         self.months().iter().map(of_month).sum()
     }
 
-    /// Numbers of a class, blank where nobody looked for it: a 0 would say that there was none.
-    fn told<const N: usize>(&self, class: Class, cells: [String; N]) -> [String; N] {
+    /// Blanks the cells of a class that was not searched for: a 0 would claim that there were none.
+    fn blank_unless_searched<const N: usize>(
+        &self,
+        class: Class,
+        cells: [String; N],
+    ) -> [String; N] {
         if self.classes().contains(&class) {
             cells
         } else {
@@ -175,7 +180,7 @@ fn combinations() -> impl Iterator<Item = (usize, Class, Basin)> {
         })
 }
 
-/// Tracks, objects, energy, landfalls, water and its share; `index` is the place of the class in the counts.
+/// Tracks, objects, energy, landfalls, water and its share; `index` is the index of the class in the counts.
 fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) -> [String; 6] {
     let basin = basin as usize;
     let water_km3 = counts.precipitation_km3[index][basin];
@@ -191,7 +196,7 @@ fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) ->
     ]
 }
 
-/// A number of tracks by a value, blank where there are tracks and the value of none is known.
+/// A count of tracks, blank if there are tracks but no known value.
 fn number(count: u64, is_known: bool) -> String {
     if is_known {
         count.to_string()
@@ -207,7 +212,7 @@ fn energy(class: Class, ace: Option<f64>) -> String {
     }
 }
 
-/// Writes a header, its names between commas, and rows of cells as CSV.
+/// Writes comma-separated column names and rows of cells as CSV.
 pub(crate) fn write_rows(path: &Path, header: &str, rows: &[Vec<String>]) -> Result<()> {
     let mut csv = csv::Writer::from_writer(Vec::new());
     let failed = |error: std::io::Error| ClimateError::Data(DataError::io("write", path)(error));

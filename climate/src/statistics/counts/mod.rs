@@ -1,4 +1,4 @@
-//! Counts by month, class and basin, and histograms.
+//! Counts by month, class and basin; histograms.
 
 mod month;
 #[cfg(test)]
@@ -6,7 +6,7 @@ mod tests;
 
 pub use month::MonthCounts;
 pub(crate) use month::days_apart;
-use month::{BASINS, index_of};
+use month::{BASINS, class_index};
 
 use crate::error::Result;
 use crate::events::Event;
@@ -19,7 +19,7 @@ use crate::track::Track;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
-/// A part of a past month, of one kind or the other.
+/// Partial counts of a past month, of either kind.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PastMonth {
     counts: Option<MonthCounts>,
@@ -31,7 +31,7 @@ pub struct PastMonth {
 pub struct ClassHistograms {
     /// Duration of tracks, hours.
     pub lifetime_hours: Histogram,
-    /// Length of the paths of tracks, km.
+    /// Length of the tracks' paths, km.
     pub distance_km: Histogram,
     /// Highest wind of tracks, m/s.
     pub max_wind_m_s: Histogram,
@@ -56,7 +56,7 @@ impl ClassHistograms {
         }
     }
 
-    /// Name in tables, unit, histogram.
+    /// Name in tables, unit and histogram of each quantity.
     pub fn all(&self) -> [(&'static str, &'static str, &Histogram); 5] {
         [
             ("lifetime", "hours", &self.lifetime_hours),
@@ -73,9 +73,9 @@ impl ClassHistograms {
 pub struct Statistics {
     occurrence: Occurrence,
     coarse: CoarseOccurrence,
-    /// Of the analysed times.
+    /// The first and last analysed time.
     span: Span,
-    /// From one of them to the next.
+    /// The steps between analysed times.
     #[serde(default)]
     steps: Steps,
     /// Ascending by year and month.
@@ -83,16 +83,16 @@ pub struct Statistics {
     histograms: [ClassHistograms; 2],
     /// Cyclone tracks by category of their highest wind, for each basin of genesis.
     categories: [[u64; Category::ALL.len()]; BASINS],
-    /// The classes that were looked for.
+    /// The classes that were searched for.
     #[serde(default = "all_classes")]
     classes: Vec<Class>,
-    /// Where the wind of categories and cyclone energy is measured.
+    /// Where the wind of categories and cyclone energy is measured, in words.
     #[serde(default)]
     wind: Option<String>,
-    /// What the transport of rivers is, by which they are ranked.
+    /// The vapour transport by which rivers are ranked, in words.
     #[serde(default)]
     transport: Option<String>,
-    /// The numbers by which events and tracks were chosen, by name.
+    /// The thresholds that selected events and tracks, by name.
     #[serde(default)]
     rules: Vec<(String, String)>,
 }
@@ -102,7 +102,7 @@ fn all_classes() -> Vec<Class> {
 }
 
 impl Statistics {
-    /// Nothing counted yet.
+    /// Creates empty statistics.
     pub fn new(grid: &LatLonGrid) -> Self {
         Self {
             occurrence: Occurrence::new(grid),
@@ -119,61 +119,60 @@ impl Statistics {
         }
     }
 
-    /// The same statistics, with a note that only these classes were looked for: that none of another class was found
-    /// then means nothing.
+    /// Records that only these classes were searched for, so that a count of 0 for another class has no meaning.
     #[must_use]
     pub fn of_classes(mut self, classes: &[Class]) -> Self {
         self.classes = classes.to_vec();
         self
     }
 
-    /// The same, saying where the wind of categories and cyclone energy is measured.
+    /// Records where the wind of categories and cyclone energy is measured.
     #[must_use]
     pub fn of_wind(mut self, wind: Option<&str>) -> Self {
         self.wind = wind.map(String::from);
         self
     }
 
-    /// Where the wind of categories and cyclone energy is measured, if that was said.
+    /// Where the wind of categories and cyclone energy is measured, if recorded.
     pub fn wind(&self) -> Option<&str> {
         self.wind.as_deref()
     }
 
-    /// The same, saying what the transport of rivers is, by which they are ranked.
+    /// Records the vapour transport by which rivers are ranked.
     #[must_use]
     pub fn of_transport(mut self, transport: Option<String>) -> Self {
         self.transport = transport;
         self
     }
 
-    /// What the transport of rivers is, by which they are ranked, if that was said.
+    /// The vapour transport by which rivers are ranked, if recorded.
     pub fn transport(&self) -> Option<&str> {
         self.transport.as_deref()
     }
 
-    /// The same, saying by which numbers events and tracks were chosen, each with its name.
+    /// Records the names and values of the thresholds that selected events and tracks.
     #[must_use]
     pub fn of_rules(mut self, rules: Vec<(String, String)>) -> Self {
         self.rules = rules;
         self
     }
 
-    /// By which numbers events and tracks were chosen, each with its name, if that was said.
+    /// Names and values of the thresholds that selected events and tracks, if recorded.
     pub fn rules(&self) -> &[(String, String)] {
         &self.rules
     }
 
-    /// The classes that were looked for.
+    /// The classes that were searched for.
     pub fn classes(&self) -> &[Class] {
         &self.classes
     }
 
-    /// Counts one time: its mask if there is one, and its objects; those of classes that masks do not have are passed
-    /// over. Cyclone energy is weighted by the time that each object stands for
-    /// ([`crate::events::EventDetails::hours`]), or `hours` where that is not known.
+    /// Adds one time: its mask, if there is one, and its objects. Objects of classes without masks are ignored. Cyclone
+    /// energy is weighted by the time that each object represents ([`crate::events::EventDetails::hours`]), or by
+    /// `hours` if that is unknown.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Mismatch`] if the mask is of another shape.
+    /// [`crate::ClimateError::Mismatch`] if the mask has another shape.
     pub fn add_time<'a>(
         &mut self,
         time: Time,
@@ -192,7 +191,7 @@ impl Statistics {
         // Days are 1 to 31.
         month.days |= 1 << (time.date().2 - 1);
         for event in events {
-            let Some(class) = index_of(event.class) else {
+            let Some(class) = class_index(event.class) else {
                 continue;
             };
             let basin = Basin::of(event.lat_deg, event.lon_deg) as usize;
@@ -211,14 +210,14 @@ impl Statistics {
         Ok(())
     }
 
-    /// Counts the liquid water that fell on the whole grid at one time, km³: what the share of events is a share of.
+    /// Adds the liquid water that fell on the whole grid at one time, km³, the denominator of the share of events.
     pub fn add_precipitation(&mut self, time: Time, all_km3: f64) {
         self.month(time).all_precipitation_km3 += all_km3;
     }
 
-    /// Counts a finished track, in the month and basin of its genesis.
+    /// Adds a finished track to the month and basin of its genesis.
     pub fn add_track(&mut self, track: &Track) {
-        let Some(class) = index_of(track.class) else {
+        let Some(class) = class_index(track.class) else {
             return;
         };
         let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
@@ -243,8 +242,8 @@ impl Statistics {
         }
     }
 
-    /// Takes the months out that lie before that of a time, so that a century's are not kept in memory. What is counted
-    /// for them later is a further part of the same month; [`Self::put_back`] adds the parts up.
+    /// Removes and returns the months before that of a time, so that memory does not grow with the length of a run.
+    /// Later counts of such a month form another part of it; [`Self::put_back`] adds up the parts.
     pub fn take_months_before(&mut self, time: Time) -> Vec<PastMonth> {
         let (year, month, _) = time.date();
         let past = self
@@ -263,7 +262,7 @@ impl Statistics {
         parts
     }
 
-    /// Adds a part of a month that [`Self::take_months_before`] gave.
+    /// Adds partial counts returned by [`Self::take_months_before`].
     pub fn put_back(&mut self, part: &PastMonth) {
         if let Some(counts) = &part.counts {
             self.month_of(counts.year, counts.month).add(counts);
@@ -278,27 +277,27 @@ impl Statistics {
         &self.occurrence
     }
 
-    /// Frequency by month on coarse cells.
+    /// Monthly frequency on coarse cells.
     pub fn coarse(&self) -> &CoarseOccurrence {
         &self.coarse
     }
 
-    /// The first and the last analysed time.
+    /// The first and last analysed time.
     pub fn span(&self) -> Span {
         self.span
     }
 
-    /// The hours from one analysed time to the next of data that lack none, if there is a usual step.
+    /// The usual interval of analysed times, hours, ignoring missing times; `None` if there is none.
     pub fn usual_step_hours(&self) -> Option<f64> {
         self.steps.usual_hours()
     }
 
-    /// Counts by month, ascending; months without data are not there.
+    /// Counts by month, ascending; months without data are absent.
     pub fn months(&self) -> &[MonthCounts] {
         &self.months
     }
 
-    /// Counts by year (January to December on both hemispheres), ascending; their month is 0.
+    /// Counts by calendar year in both hemispheres, ascending; their month is 0.
     pub fn years(&self) -> Vec<MonthCounts> {
         let mut years: Vec<MonthCounts> = Vec::new();
         for month in &self.months {
@@ -312,11 +311,12 @@ impl Statistics {
         years
     }
 
-    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed. Parts of
-    /// months, which have times on less than 95 % of their days, are not counted where a whole one of the same name is.
+    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed.
+    /// Incomplete months, with times on less than 95 % of their days, are ignored if a complete month of the same name
+    /// exists.
     pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
         let mut sums = [(0u64, 0u64); 12];
-        let Some(class) = index_of(class) else {
+        let Some(class) = class_index(class) else {
             return [f64::NAN; 12];
         };
         let calendar = self.span.ends().map(|(first, _)| first.calendar());
@@ -326,22 +326,22 @@ impl Statistics {
         };
         let mut has_whole = [false; 12];
         for month in &self.months {
-            has_whole[place_in_year(month)] |= is_whole(month);
+            has_whole[month_index(month)] |= is_whole(month);
         }
         for month in &self.months {
-            if has_whole[place_in_year(month)] && !is_whole(month) {
+            if has_whole[month_index(month)] && !is_whole(month) {
                 continue;
             }
-            let sum = &mut sums[place_in_year(month)];
+            let sum = &mut sums[month_index(month)];
             sum.0 += month.tracks[class][basin as usize];
             sum.1 += 1;
         }
         sums.map(|(tracks, months)| tracks as f64 / months as f64)
     }
 
-    /// Histograms of a class; those of background are empty.
+    /// Histograms of a class; `None` for classes without histograms.
     pub fn histograms(&self, class: Class) -> Option<&ClassHistograms> {
-        index_of(class).map(|index| &self.histograms[index])
+        class_index(class).map(|index| &self.histograms[index])
     }
 
     /// Cyclone tracks of a basin by category of their highest wind, weakest first.
@@ -367,7 +367,7 @@ impl Statistics {
     }
 }
 
-/// Place of a month among those of a year, January first.
-fn place_in_year(month: &MonthCounts) -> usize {
+/// Index of a month in its year, January first.
+fn month_index(month: &MonthCounts) -> usize {
     (month.month - 1).clamp(0, 11) as usize
 }

@@ -4,7 +4,7 @@ use crate::statistics::Basin;
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
 
-/// A month that has times on less than this share of its days is a part.
+/// A month with times on less than this share of its days is incomplete.
 const WHOLE_MONTH: f64 = 0.95;
 /// Number of basins.
 pub(super) const BASINS: usize = Basin::ALL.len();
@@ -18,22 +18,22 @@ pub struct MonthCounts {
     pub month: i64,
     /// Number of analysed times.
     pub times: u64,
-    /// The days of the month that have some: the first day is the lowest bit. 0 for sums of months.
+    /// The days of the month with analysed times as bits; the first day is the lowest bit. 0 for sums of months.
     #[serde(default)]
     pub days: u32,
-    /// Tracks that began in this month and basin; one that a hole in the data cuts also where it is seen again.
+    /// Tracks that began in this month and basin. A track cut by a gap in the data counts again where it continues.
     pub tracks: [[u64; BASINS]; 2],
-    /// Objects: one for each event and time.
+    /// Objects: one per event and time.
     pub objects: [[u64; BASINS]; 2],
-    /// Accumulated cyclone energy, 10⁴ kt², where winds are known.
+    /// Accumulated cyclone energy, 10⁴ kt², of objects with known wind.
     pub ace: [f64; BASINS],
-    /// Objects of cyclones whose wind is known.
+    /// Cyclone objects with known wind.
     #[serde(default)]
     pub winds: [u64; BASINS],
-    /// Tracks whose first landfall was in this month and basin, where land is known.
+    /// Tracks with their first landfall in this month and basin, if land is known.
     #[serde(default)]
     pub landfalls: [[u64; BASINS]; 2],
-    /// Liquid water that fell inside of events, km³, where precipitation is known.
+    /// Liquid water that fell inside events, km³, if precipitation is known.
     #[serde(default)]
     pub precipitation_km3: [[f64; BASINS]; 2],
     /// All liquid water that fell on the grid, km³.
@@ -58,8 +58,8 @@ impl MonthCounts {
         }
     }
 
-    /// Whether it has times on nearly all of so many days; with a step of several days on all that can have some but one,
-    /// as it may begin with any.
+    /// Whether nearly all of the month's days have times. With a time step of several days: whether at most one of the
+    /// possible days is missing, because the first day may be any.
     pub(super) fn covers(&self, all_days: i64) -> bool {
         let Some(apart) = days_apart(self.days) else {
             return false;
@@ -87,9 +87,9 @@ impl MonthCounts {
         }
     }
 
-    /// The cyclone energy of each basin; `None` where there are cyclones and the wind of none is known.
+    /// The cyclone energy of each basin; `None` if there are cyclones but no known wind.
     pub(in crate::statistics) fn known_energy(&self) -> [Option<f64>; BASINS] {
-        let cyclones = index_of(Class::TropicalCyclone).map(|class| self.objects[class]);
+        let cyclones = class_index(Class::TropicalCyclone).map(|class| self.objects[class]);
         let cyclones = cyclones.unwrap_or_default();
         std::array::from_fn(|basin| {
             let known = cyclones[basin] == 0 || self.winds[basin] > 0;
@@ -98,12 +98,12 @@ impl MonthCounts {
     }
 }
 
-/// The shortest distance of two days of a month that have a bit: 1 for daily data and finer.
+/// The smallest distance between two days with a bit: 1 for daily or finer data.
 pub(crate) fn days_apart(days: u32) -> Option<u32> {
     (1..32).find(|&shift| days & (days >> shift) != 0)
 }
 
-/// Place of a class in [`Class::EVENTS`].
-pub(super) fn index_of(class: Class) -> Option<usize> {
+/// Index of a class in [`Class::EVENTS`].
+pub(super) fn class_index(class: Class) -> Option<usize> {
     Class::EVENTS.iter().position(|&c| c == class)
 }

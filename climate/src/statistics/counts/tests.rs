@@ -1,4 +1,4 @@
-//! Which tracks and months count.
+//! Tests of which tracks and months count.
 
 use super::*;
 use crate::track::{Landfall, Origin, testdata};
@@ -12,7 +12,7 @@ fn statistics() -> Statistics {
     Statistics::new(&LatLonGrid::global(8, 12).unwrap())
 }
 
-/// A cyclone of two days in the West Pacific, of hurricane force.
+/// A two-day cyclone of hurricane force in the West Pacific.
 fn cyclone(start: Time, origin: Origin) -> Track {
     Track {
         origin,
@@ -39,7 +39,7 @@ fn what_is_there_after_a_hole_counts() {
 #[test]
 fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     let mut run = statistics();
-    // All of July and August; ten days of the next July.
+    // All of July and August, and ten days of the following July.
     let start = at(7, 1, 0);
     for day in (0..62).chain(365..375) {
         let time = start.add_seconds(day * 86_400);
@@ -52,7 +52,7 @@ fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
     assert_eq!((cycle[6], cycle[7]), (2.0, 1.0));
     assert!(cycle[0].is_nan());
-    // Parts alone are better than nothing.
+    // Incomplete months count if there is no complete one.
     let mut part = statistics();
     part.add_time(start, None, 24.0, []).unwrap();
     part.add_track(&cyclone(start, Origin::Genesis));
@@ -60,7 +60,7 @@ fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     assert_eq!(cycle[6], 1.0);
 }
 
-/// A cyclone in the West Pacific, whose wind may be known.
+/// A cyclone in the West Pacific with an optional wind.
 fn seen(time: Time, max_wind_m_s: Option<f64>) -> Event {
     Event {
         class: Class::TropicalCyclone,
@@ -85,7 +85,7 @@ fn seen(time: Time, max_wind_m_s: Option<f64>) -> Event {
     }
 }
 
-/// It had been 0, as if all had been weaker than storms.
+/// Regression: the energy was 0, as if all winds were below storm strength.
 #[test]
 fn the_energy_of_cyclones_without_winds_is_not_known() {
     let mut run = statistics();
@@ -94,9 +94,9 @@ fn the_energy_of_cyclones_without_winds_is_not_known() {
     let energy = |counts: &MonthCounts, basin: Basin| counts.known_energy()[basin as usize];
     let month = &run.months()[0];
     assert_eq!(energy(month, Basin::WestPacific), None);
-    // No cyclone has no energy.
+    // Without cyclones the energy is known to be 0.
     assert_eq!(energy(month, Basin::EastPacific), Some(0.0));
-    // 100 kt for six hours is 1; a depression is 0, and known.
+    // 100 kt for six hours give 1; a depression gives a known 0.
     let storm = seen(at(8, 1, 0), Some(100.0 * 1852.0 / 3600.0));
     run.add_time(at(8, 1, 0), None, 6.0, [&storm]).unwrap();
     let weak = seen(at(9, 1, 0), Some(12.0));
@@ -108,7 +108,7 @@ fn the_energy_of_cyclones_without_winds_is_not_known() {
     assert!((months[1].unwrap() - 1.0).abs() < 1e-9);
     let year = energy(&run.years()[0], Basin::WestPacific).unwrap();
     assert!((year - 1.0).abs() < 1e-9);
-    // Parts of a month that were given out are put back with it.
+    // Removing and restoring parts of months does not change the result.
     let parts = run.take_months_before(at(10, 1, 0));
     assert!(run.months().is_empty());
     parts.iter().for_each(|part| run.put_back(part));
@@ -116,7 +116,7 @@ fn the_energy_of_cyclones_without_winds_is_not_known() {
     assert_eq!(energy(&run.months()[2], Basin::WestPacific), Some(0.0));
 }
 
-/// They had been 0 in each category and bin, as if there were none.
+/// Regression: the counts were 0 in every category and bin, as if there were no cyclones.
 #[test]
 fn categories_of_cyclones_without_winds_are_not_known() {
     let mut run = statistics();
@@ -135,7 +135,7 @@ fn categories_of_cyclones_without_winds_are_not_known() {
             .collect()
     };
     assert_eq!(counts(&run, "categories.csv", "WP,"), [""; 7]);
-    // Where none began there is none of any category.
+    // Without cyclones all categories are known to be 0.
     assert_eq!(counts(&run, "categories.csv", "NA,"), ["0"; 7]);
     let of_wind = "tropical_cyclone,max_wind,";
     assert_eq!(counts(&run, "histograms.csv", of_wind), [""; 22]);
@@ -149,7 +149,7 @@ fn categories_of_cyclones_without_winds_are_not_known() {
     assert_eq!(winds.iter().filter(|count| *count == "1").count(), 1);
 }
 
-/// Counts times at so many hours' distance over days after 1 July 2001, and a cyclone at each of some days.
+/// Adds times every `step_hours` on a range of days after 1 July 2001, and a cyclone on each of the days in `storms`.
 fn add_days(run: &mut Statistics, days: std::ops::Range<i64>, step_hours: i64, storms: &[i64]) {
     let start = at(7, 1, 0);
     let mut hours = days.start * 24;
@@ -167,13 +167,13 @@ fn add_days(run: &mut Statistics, days: std::ops::Range<i64>, step_hours: i64, s
 #[test]
 fn months_of_every_sampling_are_months_of_the_seasonal_cycle() {
     let july = |run: &Statistics| run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific)[6];
-    // Daily, later every six hours, then a part.
+    // Daily, a year later six-hourly, then an incomplete July.
     let mut run = statistics();
     add_days(&mut run, 0..31, 24, &[1, 2, 3, 4]);
     add_days(&mut run, 365..396, 6, &[370, 371]);
     add_days(&mut run, 730..740, 6, &[731]);
     assert_eq!(july(&run), 3.0);
-    // Every second day: 16 days and 15, and every day.
+    // Every second day (16 days, then 15), then every day.
     let mut run = statistics();
     add_days(&mut run, 0..31, 48, &[1, 2, 3, 4]);
     add_days(&mut run, 366..396, 48, &[370, 371]);
@@ -188,7 +188,7 @@ fn months_of_every_sampling_are_months_of_the_seasonal_cycle() {
 
 #[test]
 fn episodes_are_all_in_the_seasonal_cycle() {
-    // No July is whole: all count, however many times each has.
+    // No July is complete, so all count equally.
     let mut run = statistics();
     add_days(&mut run, 0..5, 3, &[1, 2, 3]);
     add_days(&mut run, 370..372, 3, &[370]);
@@ -196,7 +196,7 @@ fn episodes_are_all_in_the_seasonal_cycle() {
     assert_eq!(cycle[6], 2.0);
 }
 
-/// A cyclone that comes to land in the Bay of Bengal.
+/// A cyclone with a landfall in the Bay of Bengal.
 fn landing(start: Time, landfall: Time) -> Track {
     let mut track = cyclone(start, Origin::Genesis);
     track.details.landfall = Some(Landfall {
@@ -224,11 +224,12 @@ fn landfalls_count_where_and_when_they_are() {
     assert_eq!(counts, [(8, 1, 0), (9, 0, 1)]);
 }
 
-/// Two times; three objects and five tracks of cyclones, with a quarter of all rain; four tracks of rivers that land.
+/// Two times; three objects and five tracks of cyclones, with a quarter of all rain; four tracks of rivers with
+/// landfall.
 #[test]
 fn each_count_has_its_column_and_variable() {
     let mut run = statistics();
-    // 100 kt for six hours is 1.
+    // 100 kt for six hours give 1.
     let mut storm = seen(at(8, 2, 0), Some(100.0 * 1852.0 / 3600.0));
     storm.details.precipitation_km3 = Some(2.0);
     let storms = [&storm; 3];
@@ -247,7 +248,7 @@ fn each_count_has_its_column_and_variable() {
     run.write_csv(folder.path()).unwrap();
     let counts = "times,tracks,objects,ace_1e4_kt2,landfalls,precipitation_km3,precipitation_share";
     let cyclones = "2,5,3,3.0000,0,6.000,0.250000";
-    // What came to land came in another basin.
+    // The landfalls are in another basin than the genesis.
     let (rivers, landed) = ("2,4,0,,0,0.000,0.000000", "2,0,0,,4,0.000,0.000000");
     for (table, date) in [("monthly.csv", "2001,8"), ("yearly.csv", "2001")] {
         let text = std::fs::read_to_string(folder.path().join(table)).unwrap();
@@ -282,7 +283,7 @@ fn each_count_has_its_column_and_variable() {
         "all_precipitation",
     ]
     .map(values);
-    // The second day is the second bit.
+    // The second day of the month is the second bit.
     assert_eq!(of_month.concat(), [2001.0, 8.0, 2.0, 2.0, 24.0]);
     // August, by its middle and its ends.
     assert_eq!(values("time"), [15.5]);

@@ -1,4 +1,4 @@
-//! Files of a run that is under way: what labelling and tracking share to continue after a kill.
+//! Files of an unfinished run, which labelling and tracking use to resume after a kill.
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
@@ -12,13 +12,13 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-/// The folder of a run that is under way, inside that of its results: parts of tables, and the saved states.
+/// The working folder of an unfinished run, inside its output folder: partial tables and saved states.
 pub(crate) struct PartialFolder {
     path: PathBuf,
 }
 
 impl PartialFolder {
-    /// Makes the folder, if it is not there, and removes what killed runs have begun, in it and among the results.
+    /// Creates the folder if necessary, and removes temporary files of killed runs from it and from the output folder.
     pub fn open(out: &Path, name: &str) -> Result<Self> {
         let path = out.join(name);
         fs::create_dir_all(&path).map_err(DataError::io("create folder", &path))?;
@@ -26,18 +26,19 @@ impl PartialFolder {
         Ok(Self { path })
     }
 
-    /// Where a file of it lies.
+    /// The path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// Whether a file is there with so many bytes or more.
+    /// Whether a file exists and has at least `bytes` bytes.
     pub fn is_as_long(&self, name: &str, bytes: u64) -> bool {
         fs::metadata(self.file(name)).is_ok_and(|meta| meta.len() >= bytes)
     }
 
-    /// The state to go on from, if it is there, can be understood and is `usable`. Any other is removed, which must be
-    /// done before tables are cut: nobody may go on from it with the rows of another run.
+    /// Returns the state to resume from, if it exists, can be decoded and is `usable`. Any other state is removed. This
+    /// must happen before tables are truncated: otherwise a later run could combine that state with rows of another
+    /// run.
     pub fn state<S: DeserializeOwned>(
         &self,
         name: &str,
@@ -59,21 +60,21 @@ impl PartialFolder {
         Ok(wire::write_file(self.file(name), state)?)
     }
 
-    /// Removes the folder and all that is in it.
+    /// Removes the folder with its contents.
     pub fn remove(&self) -> Result<()> {
         let removed = fs::remove_dir_all(&self.path);
         Ok(removed.map_err(DataError::io("remove", &self.path))?)
     }
 }
 
-/// A table of events that grows until the run ends; the run's state says how much of it counts.
+/// A table of events that grows until the run ends. The saved state determines how many of its bytes are valid.
 pub(crate) struct EventPart {
     path: PathBuf,
     writer: csv::Writer<BufWriter<File>>,
 }
 
 impl EventPart {
-    /// Opens the part to go on after its first bytes; without any it begins with the header.
+    /// Opens the part and truncates it to its first `bytes` bytes; an empty part gets the header.
     pub fn open(path: PathBuf, bytes: u64) -> Result<Self> {
         let writer = csv::Writer::from_writer(BufWriter::new(cut(&path, bytes)?));
         let mut part = Self { path, writer };
@@ -88,14 +89,14 @@ impl EventPart {
         self.record(event.cells())
     }
 
-    /// Brings all rows to the disk and says how long the file is.
+    /// Syncs all rows to disk and returns the length of the file.
     pub fn flush(&mut self) -> Result<u64> {
         let flushed = self.writer.flush();
         flushed.map_err(DataError::io("write", &self.path))?;
         length(&self.path, self.writer.get_ref().get_ref())
     }
 
-    /// Gives the part, which must be flushed, its name.
+    /// Renames the part, which must be flushed, to its final name.
     pub fn rename(&self, table: &Path) -> Result<()> {
         Ok(fs::rename(&self.path, table).map_err(DataError::io("rename to", table))?)
     }
@@ -107,16 +108,16 @@ impl EventPart {
     }
 }
 
-/// A table of boxes that grows until the run ends, as [`EventPart`] does.
+/// A table of boxes that grows until the run ends, like [`EventPart`].
 pub(crate) struct BoxPart {
     path: PathBuf,
     file: BufWriter<File>,
-    /// Rows of a time, before they are written.
+    /// Formatted rows not yet written.
     text: String,
 }
 
 impl BoxPart {
-    /// Opens the part to go on after its first bytes; without any it begins with the header.
+    /// Opens the part and truncates it to its first `bytes` bytes; an empty part gets the header.
     pub fn open(path: PathBuf, bytes: u64) -> Result<Self> {
         Ok(Self {
             file: BufWriter::new(cut(&path, bytes)?),
@@ -137,7 +138,7 @@ impl BoxPart {
         self.write_text()
     }
 
-    /// Brings all rows to the disk and says how long the file is.
+    /// Syncs all rows to disk and returns the length of the file.
     pub fn flush(&mut self) -> Result<u64> {
         self.write_text()?;
         let flushed = self.file.flush();
@@ -145,12 +146,12 @@ impl BoxPart {
         length(&self.path, self.file.get_ref())
     }
 
-    /// Where the part lies.
+    /// The path of the part.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Gives the part, which must be flushed, its name.
+    /// Renames the part, which must be flushed, to its final name.
     pub fn rename(&self, table: &Path) -> Result<()> {
         Ok(fs::rename(&self.path, table).map_err(DataError::io("rename to", table))?)
     }
@@ -163,13 +164,13 @@ impl BoxPart {
     }
 }
 
-/// Brings a file to the disk and says how long it is.
+/// Syncs a file to disk and returns its length.
 pub(crate) fn length(path: &Path, file: &File) -> Result<u64> {
     let length = file.sync_all().and_then(|()| Ok(file.metadata()?.len()));
     Ok(length.map_err(DataError::io("write", path))?)
 }
 
-/// A file of some bytes, to be written on; created if it is not there.
+/// Opens a file for appending after truncating it to `bytes` bytes; creates it if necessary.
 pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
     let open = || {
         let mut file = OpenOptions::new()
@@ -184,19 +185,19 @@ pub(crate) fn cut(path: &Path, bytes: u64) -> Result<File> {
     Ok(open().map_err(DataError::io("write", path))?)
 }
 
-/// Syncs a folder, so that names given in it stay; nothing depends on it where that is not possible.
+/// Syncs a folder so that renames in it are durable. This is best effort: correctness does not depend on it.
 pub(crate) fn sync_folder(folder: &Path) {
     if let Ok(folder) = File::open(folder) {
         let _ = folder.sync_all();
     }
 }
 
-/// Tables of labels, whose folders are swept as those of events. Other commands may be writing into the same folder:
-/// what is swept goes by exact names.
+/// Tables of labels, whose temporary files are removed like those of events. Other commands may be writing to the same
+/// folder, so only exact names are swept.
 const OF_LABELS: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
 
-/// Removes what killed runs have begun: all of the folder of parts, and among the results tables and what else follows
-/// from them.
+/// Removes temporary files of killed runs: all in the working folder, and in the output folder those of tables and
+/// files derived from them.
 fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
     atomic::sweep(out, |name| {

@@ -1,4 +1,4 @@
-//! The folder of a run: its tables, and the saved state from which an interrupted run continues.
+//! The folder of a run: its tables, and the checkpoint from which an interrupted run resumes.
 
 use super::results::{clear_results, clear_those_of};
 use crate::error::{ClimateError, Result};
@@ -14,23 +14,23 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Where the state of a run lies in its folder, and the files there.
+/// The working folder of a run, inside its output folder, and the files in it.
 const PARTIAL: &str = ".events.partial";
 const EVENTS: &str = "events.csv";
 const TRACKS: &str = "tracks.jsonl";
 const MONTHS: &str = "months.jsonl";
 const STATE: &str = "state.cbor";
 
-/// Tracks held in memory while they are sorted: some two megabytes.
-const MOST_HELD: usize = 2048;
+/// Number of tracks kept in memory while sorting: about two megabytes.
+const MAX_TRACKS_IN_MEMORY: usize = 2048;
 
-/// The folder of a run: `events.csv` and `tracks.csv` appear in it whole when the run has ended; until then their parts
-/// and the run's state lie in `.events.partial`.
+/// The output folder of a run. `events.csv` and `tracks.csv` appear when the run has finished, each complete. Until
+/// then their parts and the run's state are in `.events.partial`.
 ///
-/// [`RunFolder::save`] fixes a state from which [`RunFolder::open`] goes on: rows written after it are cut off and
-/// computed again, so that the tables are those of a run that nothing interrupted. A run of other inputs or options
-/// (another fingerprint) begins anew, and so does one whose results are there; it removes those first
-/// ([`clear_results`]).
+/// [`RunFolder::save`] writes a checkpoint, from which [`RunFolder::open`] resumes. Rows written after the checkpoint
+/// are truncated and computed again, so the tables are identical to those of an uninterrupted run. A run with other
+/// inputs or options (a different fingerprint) starts from scratch, and so does a run whose results are complete; it
+/// first removes the old results ([`clear_results`]).
 pub struct RunFolder {
     out: PathBuf,
     partial: PartialFolder,
@@ -40,7 +40,7 @@ pub struct RunFolder {
     months: BufWriter<File>,
 }
 
-/// What a finished run gives besides its tables.
+/// The result of a finished run besides its tables.
 #[derive(Debug)]
 pub struct Finished {
     /// Its statistics.
@@ -49,7 +49,7 @@ pub struct Finished {
     pub counts: EventCounts,
 }
 
-/// The state on disk; `S` is an [`EventStream`], borrowed where it is written.
+/// The checkpoint on disk; `S` is an [`EventStream`], borrowed for writing.
 #[derive(Serialize, Deserialize)]
 struct Saved<S> {
     fingerprint: String,
@@ -61,15 +61,15 @@ struct Saved<S> {
 }
 
 impl RunFolder {
-    /// Whether a folder holds a run that was interrupted or is under way.
+    /// Whether a folder contains an interrupted or active run.
     pub fn is_begun(out: &Path) -> bool {
         out.join(PARTIAL).exists()
     }
 
-    /// Opens the folder of a run; returns the state to continue from and the index of the next time (0 in a new run).
+    /// Opens the folder of a run. Returns the state to resume from and the index of the next time (0 for a new run).
     ///
-    /// `fingerprint` must differ for whatever would change the result: inputs, their times, options. A state that is not
-    /// `usable`, with the next time that it names, is none.
+    /// `fingerprint` must differ if anything differs that affects the result: inputs, their times, options. A
+    /// checkpoint is ignored unless `usable` accepts its state and its next time.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the folder cannot be written.
@@ -81,7 +81,7 @@ impl RunFolder {
     ) -> Result<(Self, EventStream, usize)> {
         let out = out.as_ref().to_path_buf();
         let partial = PartialFolder::open(&out, PARTIAL)?;
-        bring_back(&out, &partial)?;
+        restore_events_part(&out, &partial)?;
         let saved = partial.state(STATE, |saved: &Saved<EventStream>| {
             saved.fingerprint == fingerprint
                 && partial.is_as_long(EVENTS, saved.events_bytes)
@@ -91,7 +91,8 @@ impl RunFolder {
         })?;
         if saved.is_none() {
             clear_results(&out)?;
-            // A run that was killed while it ended has results, and its table of events among its parts.
+            // A run killed during its last step has results in the output folder, but its table of events is still in
+            // the working folder.
             clear_those_of(&partial.file(EVENTS), &out)?;
         }
         let (stream, next, lengths) = match saved {
@@ -116,7 +117,7 @@ impl RunFolder {
         Ok((folder, stream, next))
     }
 
-    /// Writes rows behind those that were written before.
+    /// Appends rows.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -135,7 +136,7 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Saves the state, from which an interrupted run continues; `next` is the index of the time that follows.
+    /// Writes a checkpoint, from which an interrupted run resumes; `next` is the index of the next time.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -152,7 +153,7 @@ impl RunFolder {
         self.partial.save(STATE, &saved)
     }
 
-    /// Ends the run: [`Self::conclude`], then [`Self::close`].
+    /// Finishes the run: [`Self::conclude`], then [`Self::close`].
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -162,8 +163,8 @@ impl RunFolder {
         Ok(finished)
     }
 
-    /// Ends the tables: events, sorted tracks, statistics by month, year and basin as CSV. The state of
-    /// [`Self::save`] stays until [`Self::close`]: a run that ends between the two goes on from it.
+    /// Finishes the tables: events, sorted tracks, statistics by month, year and basin as CSV. The checkpoint remains
+    /// until [`Self::close`], so a run that ends between the two calls resumes from it.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -172,29 +173,29 @@ impl RunFolder {
         self.write(&decided)?;
         self.flush()?;
         self.sort_tracks()?;
-        self.each_line(MONTHS, |part: PastMonth| {
+        self.for_each_line(MONTHS, |part: PastMonth| {
             statistics.put_back(&part);
             Ok(())
         })?;
         statistics.write_csv(&self.out)?;
-        // Last, because its part is what a run goes on from; it takes it back if it must ([`bring_back`]).
+        // Last, because resuming needs the part; [`restore_events_part`] undoes the rename if necessary.
         self.events.rename(&self.out.join(EVENTS))?;
         sync_folder(&self.out);
         Ok(Finished { statistics, counts })
     }
 
-    /// Removes the state: all that follows from the tables is there too.
+    /// Removes the working folder, after all files derived from the tables are written.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if it cannot be removed.
     pub fn close(self) -> Result<()> {
-        // The state first: without it the folder is that of a finished run.
+        // The checkpoint first: without it the folder counts as that of a finished run.
         atomic::remove(self.partial.file(STATE))?;
         self.partial.remove()
     }
 
-    /// Calls `each` for every line of a part.
-    fn each_line<T: DeserializeOwned>(
+    /// Calls `each` for every line of a file in the working folder.
+    fn for_each_line<T: DeserializeOwned>(
         &self,
         name: &str,
         mut each: impl FnMut(T) -> Result<()>,
@@ -210,8 +211,8 @@ impl RunFolder {
     }
 
     fn sort_tracks(&self) -> Result<()> {
-        let mut spill = Spill::<Track>::new(self.partial.file("sorting"), MOST_HELD);
-        self.each_line(TRACKS, |track: Track| spill.push(track.track_id, 0, track))?;
+        let mut spill = Spill::<Track>::new(self.partial.file("sorting"), MAX_TRACKS_IN_MEMORY);
+        self.for_each_line(TRACKS, |track: Track| spill.push(track.track_id, 0, track))?;
         let mut table = TableWriter::create(self.out.join("tracks.csv"))?;
         for track in spill.sorted()? {
             table.write(&track?)?;
@@ -219,7 +220,7 @@ impl RunFolder {
         table.finish()
     }
 
-    /// Brings all rows to the disk and says how long the files are.
+    /// Syncs all rows to disk and returns the lengths of the files.
     fn flush(&mut self) -> Result<[u64; 3]> {
         let mut lines = [0; 2];
         let files = [(TRACKS, &mut self.tracks), (MONTHS, &mut self.months)];
@@ -240,9 +241,9 @@ fn line<T: Serialize>(file: &mut BufWriter<File>, row: &T) -> std::io::Result<()
     file.write_all(b"\n")
 }
 
-/// Takes a finished table of events for a part again where the run had not ended: what a run goes on from removes all
-/// results that are not its own before it writes, so a state without its part left the table.
-fn bring_back(out: &Path, partial: &PartialFolder) -> Result<()> {
+/// Moves a finished table of events back to the working folder if its checkpoint still exists. The table belongs to
+/// that checkpoint, because a resumable run removes foreign results before it writes.
+fn restore_events_part(out: &Path, partial: &PartialFolder) -> Result<()> {
     let (table, part) = (out.join(EVENTS), partial.file(EVENTS));
     if partial.file(STATE).exists() && !part.exists() && table.exists() {
         fs::rename(&table, &part).map_err(DataError::io("rename", &table))?;

@@ -2,21 +2,21 @@
 
 use squall_data::Time;
 
-/// A longer step is a hole in the data; it is the longest that tracks go over, too.
+/// Longer steps are gaps in the data. Tracks bridge at most this step, too.
 const LONGEST_STEP_HOURS: f64 = 24.0;
 
-/// What the only time of a series represents.
+/// Hours that a single time represents.
 const USUAL_HOURS: f64 = 6.0;
 
-/// How many steps on either side tell how far apart times are around one that is alone between two holes.
+/// Number of steps on either side that determine the interval of a time between two gaps.
 const NEAR: usize = 3;
 
-/// Hours that a time of an axis represents: half of its steps from the time before and to the next, so that those of
-/// all times together are the time that the series covers, however uneven its steps are.
+/// Hours that a time of an axis represents: half of the steps before and after it. The sum over all times is therefore
+/// the covered period, however uneven the steps.
 ///
-/// A step of more than a day is a hole, which does not count as time that a storm lasted; beside it, and at the ends, a
-/// time represents its other step. One between two holes represents the shortest of the three steps before and after
-/// it, at most a day, and one that is the only time six hours.
+/// A step of more than a day is a gap, which does not count as lifetime of a storm; next to it, and at the ends of the
+/// axis, a time represents its other step. A time between two gaps represents the shortest of the three steps before
+/// and after it, but at most a day. A single time represents six hours.
 ///
 /// # Example
 /// ```
@@ -40,8 +40,8 @@ pub fn hours_of(times: &[Time], index: usize) -> f64 {
     })
 }
 
-/// Half of the steps before and after a time, hours. In place of one that is a hole, because it is longer than the
-/// longest, or that is not there the other counts; `None` where both are so.
+/// Half the sum of the steps before and after a time, hours. A missing step, or one longer than `longest_hours`, is
+/// replaced by the other; `None` if neither is usable.
 pub(crate) fn half_of_both(steps_hours: [Option<f64>; 2], longest_hours: f64) -> Option<f64> {
     let known = steps_hours.map(|step| step.filter(|hours| *hours <= longest_hours + 1e-9));
     match known {
@@ -66,23 +66,23 @@ mod tests {
     #[test]
     fn times_represent_what_lies_half_way_to_their_neighbours() {
         assert_eq!(hours(&[0, 6, 12, 18]), [6.0; 4]);
-        // Of six-hourly times every third is missing: two thirds as many stand for as long.
+        // With every third six-hourly time missing, the remaining two thirds represent the same period.
         let uneven = hours(&[0, 6, 18, 24, 36, 42, 54, 60]);
         assert_eq!(uneven, [6.0, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0, 6.0]);
         assert_eq!(uneven.iter().sum::<f64>(), 66.0);
-        // One more time between others adds nothing.
+        // An extra time between others does not change the sum.
         assert_eq!(hours(&[0, 6, 7, 12, 18]), [6.0, 3.5, 3.0, 5.5, 6.0]);
-        // Every three hours, then every six.
+        // Three-hourly, then six-hourly.
         let found = hours(&[0, 3, 6, 9, 15, 21, 27]);
         assert_eq!(found, [3.0, 3.0, 3.0, 4.5, 6.0, 6.0, 6.0]);
-        // A day is no hole yet.
+        // A step of a day is not a gap.
         assert_eq!(hours(&[0, 6, 30, 36]), [6.0, 15.0, 15.0, 6.0]);
     }
 
     #[test]
     fn holes_are_nobodys_time() {
         assert_eq!(hours(&[0, 6, 31, 37]), [6.0; 4]);
-        // One time between two holes.
+        // A single time between two gaps.
         assert_eq!(hours(&[0, 3, 6, 9, 159, 309, 312, 315, 318]), [3.0; 9]);
         // All steps are longer than a day.
         assert_eq!(hours(&[0, 120, 240]), [24.0; 3]);

@@ -1,24 +1,25 @@
-//! Rows of events that wait until their track is decided.
+//! Rows of events held back until their track is decided.
 
 use crate::events::Event;
 use crate::track::Tracker;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeSet, VecDeque};
 
-/// Holds rows back while it is not known whether their track will be listed, and gives them out in the order in which
-/// they came, once and for all.
+/// Holds rows back while it is unknown whether their track will be listed. Releases them in their original order, after
+/// which they never change.
 ///
-/// A track is decided at the latest one shortest duration and one gap after it began (three or four days with the
-/// defaults), or 30 days where it must reach a wind or a distance, so that no more than the rows of that time wait.
+/// A track is decided at most one minimum duration and one gap after it started (three or four days with the defaults),
+/// or after 30 days if there is a minimum wind or displacement. The ledger therefore never holds more rows than those
+/// of that period.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Ledger {
     waiting: VecDeque<Event>,
-    /// Identities of tracks too short to be listed, while rows of theirs wait.
+    /// Identities of discarded tracks that still have rows in `waiting`.
     discarded: BTreeSet<u64>,
 }
 
 impl Ledger {
-    /// Takes the events of a time, after the tracker has, and gives out what is decided.
+    /// Adds the events of a time, after the tracker has processed them, and returns the decided rows.
     pub fn add(&mut self, events: Vec<Event>, tracker: &Tracker, discarded: &[u64]) -> Vec<Event> {
         self.waiting.extend(events);
         self.discarded.extend(discarded);
@@ -32,18 +33,18 @@ impl Ledger {
         self.give(ready)
     }
 
-    /// Gives out the rest.
+    /// Returns the remaining rows.
     pub fn finish(mut self, discarded: &[u64]) -> Vec<Event> {
         self.discarded.extend(discarded);
         self.give(self.waiting.len())
     }
 
-    /// Number of rows that wait.
+    /// Number of rows held back.
     pub fn len(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Whether none waits.
+    /// Whether no rows are held back.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

@@ -1,13 +1,12 @@
-//! Turns the events of one time after the other into tables of a century, in memory that does not grow with its length.
+//! Converts the events of consecutive times to the tables of a run, in memory that does not grow with its length.
 //!
-//! [`EventStream`] is the state between two times: the tracker, the rows that wait until their track is decided, and
-//! the statistics. It takes the events of a mask or of boxes ([`crate::events::extract()`],
-//! [`crate::events::from_boxes`]: functions of that time alone, which may therefore run anywhere and in any order) and
-//! returns rows as soon as they are final. [`RunFolder`] writes them, saves the state beside them, and continues after
-//! a kill.
+//! [`EventStream`] is the state between two times: the tracker, the rows whose track is undecided, and the statistics.
+//! Its input are the events of masks or boxes ([`crate::events::extract()`], [`crate::events::from_boxes`]). These
+//! depend on a single time only and can therefore be computed anywhere and in any order. It returns rows as soon as
+//! they are final. [`RunFolder`] writes them, saves checkpoints, and resumes after a kill.
 //!
-//! The tables depend on the sequence of times alone: how these are spread over files, in how many portions they were
-//! computed and how often the run was interrupted changes no byte.
+//! The tables depend only on the sequence of times. They are byte-identical however the times are spread over files,
+//! split between processes, or interrupted.
 
 mod folder;
 mod hours;
@@ -31,20 +30,20 @@ use crate::track::{Track, Tracker, TrackerOptions};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
-/// What a run has seen so far.
+/// Numbers of times, events and tracks of a run so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventCounts {
-    /// Times read.
+    /// Times processed.
     pub times: usize,
-    /// Those of them whose fields could not be read.
+    /// Times whose fields could not be read.
     pub unread_fields: usize,
-    /// Cyclones over all times.
+    /// Cyclone events, summed over times.
     pub cyclones: usize,
-    /// Areas of cyclones that were too small to be events ([`EventStream::leave_out`]).
+    /// Cyclone regions too small to be events ([`EventStream::leave_out`]).
     pub small_cyclones: usize,
-    /// Rivers over all times.
+    /// River events, summed over times.
     pub rivers: usize,
-    /// Extratropical cyclones and tropical depressions over all times; of boxes only.
+    /// Events of extratropical cyclones and tropical depressions, summed over times; boxes only.
     pub others: usize,
     /// Tracks of cyclones.
     pub cyclone_tracks: usize,
@@ -56,31 +55,31 @@ pub struct EventCounts {
 
 /// One time of a run.
 pub struct Moment<'a> {
-    /// When.
+    /// The time.
     pub time: Time,
-    /// The mask; none where events come from boxes, and then neither frequency nor rain is counted.
+    /// The mask; `None` if events come from boxes, in which case neither frequency nor rain is counted.
     pub mask: Option<&'a ClassMask>,
-    /// Hours that its mask or boxes represent ([`hours_of`]).
+    /// Hours that the mask or the boxes represent ([`hours_of`]).
     pub hours: f64,
-    /// Hours that its fields represent: [`hours_of`] the times that have fields, which may be fewer than those with
-    /// masks.
+    /// Hours that the fields represent: [`hours_of`] on the axis of times with fields, which may be sparser than that
+    /// of masks.
     pub fields_hours: f64,
-    /// The fields, and what else is known of this time.
+    /// The fields and other data of this time.
     pub fields: &'a EventFields<'a>,
 }
 
-/// Rows that are final.
+/// Final rows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decided {
-    /// Events, in order of time as they were found; those of tracks too short to be listed have no identity.
+    /// Events, ordered by time; those of unlisted tracks have no identity.
     pub events: Vec<Event>,
-    /// Tracks, in the order in which their end became known.
+    /// Tracks, ordered by the time at which their end became known.
     pub tracks: Vec<Track>,
-    /// Parts of past months' counts, which the statistics in memory no longer hold ([`Statistics::put_back`]).
+    /// Partial counts of past months, removed from the statistics in memory ([`Statistics::put_back`]).
     pub months: Vec<PastMonth>,
 }
 
-/// The state of a run between two times. Its size depends on the tracks under way, not on the length of the run.
+/// The state of a run between two times. Its size depends on the number of open tracks, not on the length of the run.
 ///
 /// # Example
 /// ```
@@ -104,17 +103,17 @@ pub struct EventStream {
     ledger: Ledger,
     statistics: Statistics,
     places: RiverPlaces,
-    /// The last time whose vapour transport is known.
+    /// The last time with known vapour transport.
     last_transport: Option<Time>,
     row_areas_km2: Vec<f64>,
     counts: EventCounts,
 }
 
 impl EventStream {
-    /// A run that has seen nothing.
+    /// Creates the state of a new run.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Invalid`] if an option means nothing.
+    /// [`crate::ClimateError::Invalid`] if an option is invalid.
     pub fn new(grid: &LatLonGrid, options: TrackerOptions) -> Result<Self> {
         Ok(Self {
             tracker: Tracker::new(grid, options)?,
@@ -127,24 +126,24 @@ impl EventStream {
         })
     }
 
-    /// Takes the events of the next time.
+    /// Adds the events of the next time.
     ///
     /// # Errors
-    /// As [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask is of another grid.
+    /// Errors of [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask has another grid.
     pub fn add(&mut self, moment: &Moment<'_>, found: Vec<DetectedEvent>) -> Result<Decided> {
-        let seen = Seen::beside_mask(moment, found, &self.row_areas_km2);
+        let seen = Seen::without_mask(moment, found, &self.row_areas_km2);
         self.advance(seen, moment.mask)
     }
 
-    /// Counts areas of cyclones that the next time has, and that are too small to be events.
+    /// Counts cyclone regions of the next time that are too small to be events.
     pub fn leave_out(&mut self, small_cyclones: usize) {
         self.counts.small_cyclones += small_cyclones;
     }
 
-    /// Takes what this or another process found at the next time ([`Seen::of`]).
+    /// Adds the next time, as summarised by this or another process ([`Seen::of`]).
     ///
     /// # Errors
-    /// As [`Self::add`]; [`crate::ClimateError::Data`] if it contradicts itself.
+    /// Errors of [`Self::add`]; [`crate::ClimateError::Data`] if the summary is inconsistent.
     pub fn take(&mut self, seen: Seen) -> Result<Decided> {
         let mask = seen.mask()?;
         self.advance(seen, mask.as_ref())
@@ -165,8 +164,8 @@ impl EventStream {
         for detected in &mut found {
             detected.event.details.hours = Some(fields_hours);
         }
-        self.stay_in_places(time, fields_hours, &mut found, transport.as_deref());
-        // After the ranks of rivers are known, because tracks take them from their events.
+        self.update_river_places(time, fields_hours, &mut found, transport.as_deref());
+        // After ranking rivers, because tracks take the ranks from their events.
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics.add_time(time, mask, hours, &events)?;
@@ -180,7 +179,7 @@ impl EventStream {
                 Class::TropicalCyclone => self.counts.cyclones += 1,
                 Class::AtmosphericRiver => self.counts.rivers += 1,
                 Class::ExtratropicalCyclone | Class::TropicalDepression => self.counts.others += 1,
-                // No event is of it.
+                // No event has this class.
                 Class::Background => {}
             }
         }
@@ -192,40 +191,40 @@ impl EventStream {
         Ok(decided)
     }
 
-    /// Counts for how long rivers have covered each cell. At a time whose transport is not known, between two at which
-    /// it is, only the cells that no river covers start again from zero.
-    fn stay_in_places(
+    /// Updates how long rivers have covered each cell. At a time without known transport, between times with it, only
+    /// cells not covered by any river restart from zero.
+    fn update_river_places(
         &mut self,
         time: Time,
         hours: f64,
         found: &mut [DetectedEvent],
         transport: Option<&[f64]>,
     ) {
-        // A longer step is a hole, as it is for tracks of rivers.
+        // A longer step is a gap, as for tracks of rivers.
         let options = self.tracker.options();
         let most = (options.max_step_hours).max(options.atmospheric_river.max_gap_hours);
         let is_near = |last: Time| time.seconds_since(last) as f64 <= most * 3600.0;
         if !self.last_transport.is_some_and(is_near) {
-            self.places.forget();
+            self.places.reset();
         }
         match transport {
             Some(transport) => {
                 self.places.add(found, hours, transport);
                 self.last_transport = Some(time);
             }
-            None => self.places.stay_under(found),
+            None => self.places.keep_covered(found),
         }
     }
 
-    /// The same stream, whose statistics note that only these classes were looked for: that none of another class was
-    /// found then means nothing.
+    /// Records in the statistics that only these classes were searched for, so that a count of 0 for another class has
+    /// no meaning.
     #[must_use]
     pub fn of_classes(mut self, classes: &[Class]) -> Self {
         self.statistics = self.statistics.of_classes(classes);
         self
     }
 
-    /// Ends the run: the last rows, its statistics without the months given out before, and its counts.
+    /// Finishes the run. Returns the last rows, the statistics without the months already returned, and the counts.
     pub fn finish(mut self) -> (Decided, Statistics, EventCounts) {
         let step = self.tracker.clone().finish();
         let events = std::mem::take(&mut self.ledger).finish(&step.discarded);
@@ -233,12 +232,12 @@ impl EventStream {
         (decided, self.statistics, self.counts)
     }
 
-    /// What was seen so far.
+    /// Numbers of times, events and tracks so far.
     pub fn counts(&self) -> EventCounts {
         self.counts
     }
 
-    /// Number of rows that wait for a decision.
+    /// Number of rows held back until their track is decided.
     pub fn waiting_rows(&self) -> usize {
         self.ledger.len()
     }
@@ -252,7 +251,7 @@ impl EventStream {
                 Class::ExtratropicalCyclone | Class::TropicalDepression => {
                     self.counts.other_tracks += 1;
                 }
-                // No track is of it.
+                // No track has this class.
                 Class::Background => {}
             }
         }
@@ -264,7 +263,7 @@ impl EventStream {
     }
 }
 
-/// Volume of rain, km³, from a rate in m/s summed over km² and the hours that it fell.
+/// Volume of rain, km³, from a rate in m/s summed over km², and its duration in hours.
 fn water_km3(rain_m_s_km2: f64, hours: f64) -> f64 {
     rain_m_s_km2 * 1e-3 * hours * 3600.0
 }

@@ -1,4 +1,4 @@
-//! What a run of events leaves in its folder, by name, and clearing it away before another run writes there.
+//! Names of the result files of an event run, and their removal before another run writes to the folder.
 
 use crate::error::Result;
 use squall_data::{Class, atomic};
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// The table of every run. It goes last, because it tells that there was one.
+/// The table that every run writes. It is removed last, because it marks the folder as one of a run.
 const EVENTS: &str = "events.csv";
 
-/// The others that a run always or on demand writes.
+/// The other files that a run writes, always or on request.
 const OTHERS: [&str; 12] = [
     "tracks.csv",
     "statistics.nc",
@@ -25,14 +25,13 @@ const OTHERS: [&str; 12] = [
     "events.parquet",
 ];
 
-/// Ends of files that formats without a column for the class have for each of them.
+/// Suffixes of formats without a class column, which have one file per class.
 const OF_A_CLASS: [&str; 4] = ["gfdl.txt", "stitchnodes.csv", "teca.csv", "ibtracs.nc"];
 
-/// The columns with which our tables of events begin.
+/// The first columns of Squall's tables of events.
 const HEADER: &[u8] = b"class,time,lon_deg,lat_deg,";
 
-/// Whether a file of this name is one that a run of events writes: its tables, statistics, and tracks in the formats of
-/// other tools.
+/// Whether an event run writes files of this name: its tables, statistics, and tracks in formats of other tools.
 ///
 /// # Example
 /// ```
@@ -49,8 +48,8 @@ fn of_classes() -> impl Iterator<Item = String> {
     classes.flat_map(|class| OF_A_CLASS.map(|end| format!("tracks.{}.{end}", class.name())))
 }
 
-/// Removes the results of an earlier run from a folder, so that a new one does not leave some of them beside its own;
-/// other files stay, and all do in a folder without a table of events of ours.
+/// Removes the results of an earlier run from a folder, so that they are not mixed with those of a new one. Other files
+/// stay. A folder without one of Squall's tables of events is not touched.
 ///
 /// # Errors
 /// [`crate::ClimateError::Data`] if a file cannot be removed.
@@ -58,7 +57,7 @@ pub fn clear_results(out: &Path) -> Result<()> {
     clear_those_of(&out.join(EVENTS), out)
 }
 
-/// The same of the run of a table, which may lie elsewhere, if it is a table of events of ours.
+/// Like [`clear_results`], but for a table of events that may be in another folder.
 pub(super) fn clear_those_of(table: &Path, out: &Path) -> Result<()> {
     if !is_ours(table) {
         return Ok(());
@@ -77,7 +76,7 @@ pub(super) fn clear_those_of(table: &Path, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Whether there is a table of events of ours.
+/// Whether the file is one of Squall's tables of events.
 fn is_ours(table: &Path) -> bool {
     let mut begin = [0; HEADER.len()];
     let read = File::open(table).and_then(|mut file| file.read_exact(&mut begin));
@@ -106,7 +105,7 @@ mod tests {
         for name in results.iter().chain(&others) {
             fs::write(at(name), "text").unwrap();
         }
-        // No run was here: who knows whose they are.
+        // There was no run here, so the files may belong to someone else.
         clear_results(folder.path()).unwrap();
         fs::write(at(EVENTS), "name,wind\n").unwrap();
         clear_results(folder.path()).unwrap();

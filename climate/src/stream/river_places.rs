@@ -1,4 +1,4 @@
-//! How long and how strongly a river has been over each cell.
+//! Duration and intensity of rivers over each cell.
 
 use super::seen::is_river;
 use crate::events::DetectedEvent;
@@ -7,15 +7,16 @@ use serde::{Deserialize, Serialize};
 use squall_data::LatLonGrid;
 use std::collections::BTreeSet;
 
-/// For every cell under a river: the time for which its transport has been 250 kg m-1 s-1 or more without a break, and
-/// the highest. Three numbers for each cell, whatever the length of the run; saved are only the cells that count.
+/// For every cell under a river: for how long its transport has been at least 250 kg m-1 s-1 without interruption, and
+/// the highest transport. Memory is three numbers per cell, independent of the length of the run; only active cells are
+/// saved.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Saved", into = "Saved")]
 pub(super) struct RiverPlaces {
     columns: usize,
     hours: Vec<f32>,
     max_ivt: Vec<f32>,
-    /// The cells that count, ascending.
+    /// The active cells, ascending.
     active: Vec<u32>,
 }
 
@@ -28,7 +29,7 @@ struct Saved {
 }
 
 impl RiverPlaces {
-    /// The places of a grid, without a river anywhere.
+    /// The cells of a grid, without rivers.
     pub fn new(grid: &LatLonGrid) -> Self {
         let (rows, columns) = grid.shape();
         Self {
@@ -39,8 +40,8 @@ impl RiverPlaces {
         }
     }
 
-    /// Adds a time that stands for some hours and writes the rank of every river. `transport` is that of the cells of
-    /// every river, river by river.
+    /// Adds a time that represents `hours`, and sets the rank of every river. `transport` has the values of the cells
+    /// of all rivers, river by river.
     pub fn add(&mut self, found: &mut [DetectedEvent], hours: f64, transport: &[f64]) {
         let mut next: Vec<(u32, f32, f32)> = Vec::new();
         let mut transport = transport.iter();
@@ -57,13 +58,13 @@ impl RiverPlaces {
                 next.push((cell as u32, stay, most));
             }
         }
-        self.forget();
+        self.reset();
         next.sort_unstable_by_key(|&(cell, _, _)| cell);
-        self.remember(&next);
+        self.set_active(&next);
     }
 
-    /// Ends the stays of cells that no river covers at a time whose transport is not known.
-    pub fn stay_under(&mut self, found: &[DetectedEvent]) {
+    /// At a time without known transport, resets the cells not covered by a river.
+    pub fn keep_covered(&mut self, found: &[DetectedEvent]) {
         if self.active.is_empty() {
             return;
         }
@@ -75,18 +76,18 @@ impl RiverPlaces {
             .filter(|cell| covered.contains(cell))
             .map(|&cell| (cell, self.hours[cell as usize], self.max_ivt[cell as usize]))
             .collect();
-        self.forget();
-        self.remember(&kept);
+        self.reset();
+        self.set_active(&kept);
     }
 
-    /// Forgets all stays.
-    pub fn forget(&mut self) {
+    /// Resets all cells.
+    pub fn reset(&mut self) {
         for cell in self.active.drain(..) {
             (self.hours[cell as usize], self.max_ivt[cell as usize]) = (0.0, 0.0);
         }
     }
 
-    fn remember(&mut self, active: &[(u32, f32, f32)]) {
+    fn set_active(&mut self, active: &[(u32, f32, f32)]) {
         for &(cell, hours, max_ivt) in active {
             if let (Some(h), Some(m)) = (
                 self.hours.get_mut(cell as usize),
@@ -121,7 +122,7 @@ impl From<Saved> for RiverPlaces {
             max_ivt: vec![0.0; saved.cells],
             active: Vec::new(),
         };
-        places.remember(&saved.active);
+        places.set_active(&saved.active);
         places
     }
 }

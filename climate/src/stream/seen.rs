@@ -1,4 +1,4 @@
-//! What a run needs of one time, without its fields: small enough to be sent by other processes.
+//! Summary of one time without its fields, small enough to send between processes.
 
 use super::{Moment, water_km3};
 use crate::error::Result;
@@ -7,8 +7,8 @@ use ndarray::Array2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, DataError, Time, Variable};
 
-/// The events of one time and what the run needs to know of mask and fields besides: a function of that time alone,
-/// which any process can compute ([`Seen::of`]) and [`super::EventStream::take`] takes in the order of time.
+/// The events of one time, and what the run needs of its mask and fields. It depends only on that time, so any process
+/// can compute it ([`Seen::of`]); [`super::EventStream::take`] consumes the summaries in order of time.
 ///
 /// # Example
 /// ```
@@ -36,34 +36,34 @@ pub struct Seen {
     pub(super) hours: f64,
     pub(super) fields_hours: f64,
     pub(super) found: Vec<DetectedEvent>,
-    /// The mask's runs of one class.
-    marked: Option<Marked>,
-    /// Vapour transport in the cells of every river, river by river.
+    /// The runs of the mask.
+    marked: Option<EncodedMask>,
+    /// Vapour transport in the cells of all rivers, river by river.
     pub(super) transport: Option<Vec<f64>>,
     /// Rain on the whole grid, km³.
     pub(super) rain_km3: Option<f64>,
-    /// Whether its fields could not be read.
+    /// Whether the fields could not be read.
     pub(super) unread: bool,
 }
 
-/// A mask without its background.
+/// A run-length encoded mask.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Marked {
+struct EncodedMask {
     shape: (usize, usize),
     runs: Vec<(u8, Run)>,
 }
 
 impl Seen {
-    /// What a run takes of a moment with these events, given [`squall_data::LatLonGrid::row_areas_km2`].
+    /// Summarises a moment with these events. `row_areas_km2` comes from [`squall_data::LatLonGrid::row_areas_km2`].
     pub fn of(moment: &Moment<'_>, found: Vec<DetectedEvent>, row_areas_km2: &[f64]) -> Self {
         Self {
-            marked: moment.mask.map(Marked::of),
-            ..Self::beside_mask(moment, found, row_areas_km2)
+            marked: moment.mask.map(EncodedMask::of),
+            ..Self::without_mask(moment, found, row_areas_km2)
         }
     }
 
-    /// What [`Self::of`] gives, without the mask.
-    pub(super) fn beside_mask(
+    /// Like [`Self::of`], but without the mask.
+    pub(super) fn without_mask(
         moment: &Moment<'_>,
         mut found: Vec<DetectedEvent>,
         row_areas_km2: &[f64],
@@ -91,12 +91,12 @@ impl Seen {
         }
     }
 
-    /// The mask, if there was one.
+    /// Decodes the mask, if there is one.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] if a run leaves its shape.
+    /// [`DataError::Invalid`] if a run exceeds the mask's shape.
     pub(super) fn mask(&self) -> Result<Option<ClassMask>> {
-        let Some(Marked { shape, runs }) = &self.marked else {
+        let Some(EncodedMask { shape, runs }) = &self.marked else {
             return Ok(None);
         };
         let (rows, columns) = *shape;
@@ -114,12 +114,12 @@ impl Seen {
     }
 }
 
-/// Whether its stay and strength over each cell are counted.
+/// Whether the event is a river, whose duration and intensity are counted per cell.
 pub(super) fn is_river(detected: &DetectedEvent) -> bool {
     detected.event.class == Class::AtmosphericRiver
 }
 
-impl Marked {
+impl EncodedMask {
     fn of(mask: &ClassMask) -> Self {
         let mut runs: Vec<(u8, Run)> = Vec::new();
         for (j, row) in mask.codes.rows().into_iter().enumerate() {
@@ -147,8 +147,8 @@ impl Marked {
     }
 }
 
-/// Water that falls inside of an event at a moment: of the cells that have rain, as [`rain_km3`] is. Nothing is known of
-/// boxes, and of events none of whose cells has.
+/// Water that falls inside an event at a moment, over cells with known rain, as in [`rain_km3`]. `None` for boxes, and
+/// for events without such cells.
 fn inside_km3(moment: &Moment<'_>, detected: &DetectedEvent, row_areas_km2: &[f64]) -> Option<f64> {
     detected.event.mean_prect_m_s?;
     let rain = moment.fields.snapshot?.field(Variable::Prect)?;
@@ -183,7 +183,8 @@ mod tests {
     use std::f64::consts::PI;
     use std::sync::Arc;
 
-    /// By the mean of the others on the rest, three times as much as on the whole grid had fallen inside.
+    /// Regression: filling missing cells with the mean of the others gave three times as much rain inside as on the
+    /// whole grid.
     #[test]
     fn rain_inside_an_event_is_that_of_the_cells_that_have_it() {
         let grid = Arc::new(LatLonGrid::global(19, 36).unwrap());
@@ -216,7 +217,7 @@ mod tests {
         };
         let seen = Seen::of(&moment, found, &grid.row_areas_km2());
         let inside = seen.found[0].event.details.precipitation_km3.unwrap();
-        // On a third of the sphere, 4 π R², 1e-7 m/s for six hours.
+        // A third of the sphere, 4 π R², with 1e-7 m/s for six hours.
         let third_km2 = 4.0 * PI * EARTH_RADIUS_KM.powi(2) / 3.0;
         assert!((inside / (1e-10 * 21_600.0 * third_km2) - 1.0).abs() < 1e-6);
         assert!((inside / seen.rain_km3.unwrap() - 1.0).abs() < 1e-9);
@@ -232,7 +233,7 @@ mod tests {
             hours: 3.0,
             fields_hours: 3.0,
             found: Vec::new(),
-            marked: Some(Marked::of(&mask)),
+            marked: Some(EncodedMask::of(&mask)),
             transport: None,
             rain_km3: None,
             unread: false,

@@ -1,36 +1,36 @@
-//! The change of every quantity in every group, with what is significant among many.
+//! The change of every quantity in every group, with significance corrected for multiple tests.
 
 use super::names::{Names, grouped};
 use super::side::Ensemble;
 use super::unequal::{lacking, quantity_names};
-use super::{ChangeRow, Design, GoesOn, Group, Quantity, adjusted_by_family, false_rate};
+use super::{CancelCheck, ChangeRow, Design, Group, Quantity, adjusted_by_family, false_rate};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
-/// The changes of all quantities that both sides know, in all groups, with p adjusted family by family. A note says
-/// which runs lack what of the others.
+/// Returns the changes of all quantities known to both sides, in all groups, with p adjusted per family. Adds notes on
+/// the quantities that are missing from some runs.
 ///
 /// # Errors
-/// What `goes_on` gives.
+/// Errors of `check_cancelled`.
 pub(super) fn changes(
     names: &Names,
     [a, b]: [&Ensemble; 2],
-    (design, goes_on): (&Design, GoesOn<'_>),
+    (design, check_cancelled): (&Design, CancelCheck<'_>),
     whole_year: bool,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ChangeRow>> {
     note_unknown(names, [a, b], notes);
-    let wanted: Vec<(Quantity, Group)> = told([a, b])
+    let wanted: Vec<(Quantity, Group)> = shared_quantities([a, b])
         .filter(|&quantity| a.knows(quantity) && b.knows(quantity))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
-        // Parts of seasons would be called by the seasons' names.
+        // Partial seasons would carry the names of full ones.
         .filter(|(_, group)| whole_year || group.season.is_none())
         .collect();
     let mut rows: Vec<ChangeRow> = wanted
         .par_iter()
         .map(|&(quantity, group)| {
-            goes_on()?;
+            check_cancelled()?;
             let about = quantity.about();
             let (basin, season) = group.columns();
             let mut change =
@@ -60,17 +60,17 @@ pub(super) fn changes(
     Ok(rows)
 }
 
-/// The quantities of the classes that both sides tell.
-fn told(sides: [&Ensemble; 2]) -> impl Iterator<Item = Quantity> {
+/// The quantities of the classes that both sides cover.
+fn shared_quantities(sides: [&Ensemble; 2]) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| {
         let class = quantity.about().class;
-        sides.iter().all(|side| side.tells(class))
+        sides.iter().all(|side| side.covers(class))
     })
 }
 
-/// Says which quantities are left out, and which runs' tables lack what they need.
+/// Notes which quantities are omitted, and which runs' tables lack them.
 fn note_unknown(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
-    let unknown = told(sides).filter_map(|quantity| {
+    let unknown = shared_quantities(sides).filter_map(|quantity| {
         let without = lacking(sides, |run| run.knows(quantity));
         (!without.is_empty()).then_some((quantity as usize, without))
     });

@@ -1,7 +1,7 @@
-//! Whether runs can be compared, and where they differ in more than their climate, before their tables are read: grid,
-//! calendar, time step, winds, rules, months and years.
+//! Checks before tables are read: whether runs can be compared, and how they differ in more than climate (grid,
+//! calendar, time step, winds, rules, months and years).
 //!
-//! All runs are looked at together, the members of a side like the sides: what two sides must share members must, too.
+//! All runs are checked together: what both sides must have in common, the members of a side must have in common, too.
 
 use super::names::{Names, grouped, listed};
 use super::period::{self, months_of, years_of};
@@ -11,23 +11,23 @@ use squall_data::Calendar;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// The calendar to whose months numbers by year are scaled where calendars differ.
+/// The calendar to whose month lengths annual numbers are scaled if calendars differ.
 const COMMON_CALENDAR: Calendar = Calendar::ProlepticGregorian;
 
-/// Values that are named one by one.
-const MOST: usize = 5;
+/// Maximum number of values listed individually.
+const MAX_LISTED: usize = 5;
 
-/// Of a number of the masks' rules that was adapted to the grid: what stands between the number that it is at a quarter of
-/// a degree and the factor, as in `271.8 (400.0 at a quarter of a degree, times 0.6794)`.
+/// The marker in a mask threshold that was adapted to the grid. It separates the value at a quarter of a degree from
+/// the factor, as in `271.8 (400.0 at a quarter of a degree, times 0.6794)`.
 pub const ADAPTED: &str = " at a quarter of a degree";
 
-/// Whether numbers of the masks' rules were adapted to the grid, and to which; the second is not in statistics of
-/// earlier versions, whose numbers are those at a quarter of a degree.
+/// Whether mask thresholds were adapted to the grid, and to which grid. Statistics of earlier versions lack the second
+/// rule; their thresholds are those at a quarter of a degree.
 const ADAPTS: &str = "masks.adapt_to_grid";
 const ADAPTED_TO: &str = "masks.adapted_to_spacing_km";
 
-/// What statistics of earlier versions do not tell of masks, or tell in another way.
-const TOLD_LATER: [&str; 7] = [
+/// Mask rules that statistics of earlier versions lack or store differently.
+const ADDED_LATER: [&str; 7] = [
     ADAPTED_TO,
     "masks.warm_core",
     "masks.ensemble",
@@ -37,22 +37,23 @@ const TOLD_LATER: [&str; 7] = [
     "masks.seed",
 ];
 
-/// A number of the masks' rules as it is at a quarter of a degree, whether it was adapted or not.
+/// The value of a mask threshold at a quarter of a degree, whether adapted or not.
 fn at_quarter_degree(value: &str) -> &str {
     let published = value.split_once(ADAPTED);
-    let published = published.and_then(|(told, _)| told.split_once('('));
+    let published = published.and_then(|(prefix, _)| prefix.split_once('('));
     published.map_or(value, |(_, published)| published)
 }
 
-/// The rule that says of which climate the percentiles of rivers are.
+/// The rule that names the climate of the percentiles of rivers.
 const CLIMATE: &str = "masks.percentile_climatology";
 
-/// The same folder, however its path is spelled.
-fn whole(folder: &Path) -> PathBuf {
+/// The canonical path of a folder.
+fn canonical(folder: &Path) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.into())
 }
 
-/// No side may have a folder twice: its years would count twice. Pairs need as many runs on both sides.
+/// Checks that no side contains a folder twice, since its years would count twice, and that pairs have equally many
+/// runs on both sides.
 pub(super) fn check_members(folders: [&[PathBuf]; 2], names: &Names, unit: Unit) -> Result<()> {
     let labels = names.labels();
     for (own, label) in folders.iter().zip(labels) {
@@ -60,7 +61,7 @@ pub(super) fn check_members(folders: [&[PathBuf]; 2], names: &Names, unit: Unit)
             return Err(ClimateError::Invalid(format!("{label} has no run")));
         }
         let mut seen = BTreeSet::new();
-        if let Some(twice) = own.iter().find(|folder| !seen.insert(whole(folder))) {
+        if let Some(twice) = own.iter().find(|folder| !seen.insert(canonical(folder))) {
             return Err(ClimateError::MemberTwice {
                 path: twice.clone(),
                 side: label.into(),
@@ -81,7 +82,7 @@ pub(super) fn check_members(folders: [&[PathBuf]; 2], names: &Names, unit: Unit)
     Ok(())
 }
 
-/// Grids must be the same, unless asked otherwise; then a note says that they are not.
+/// Checks that grids are equal. If `any_grid` is set, different grids only add a note.
 pub(super) fn check_grids(
     runs: &[&Coverage],
     names: &Names,
@@ -118,8 +119,8 @@ pub(super) fn check_grids(
     })
 }
 
-/// The calendar to whose months numbers by year are scaled where calendars differ; a note says so where their years are not
-/// equally long.
+/// The calendar to whose month lengths annual numbers are scaled if calendars differ. Adds a note if the lengths of
+/// years differ.
 pub(super) fn common_calendar(
     runs: &[&Coverage],
     names: &Names,
@@ -140,7 +141,7 @@ pub(super) fn common_calendar(
     Some(COMMON_CALENDAR)
 }
 
-/// Notes where runs have other numbers of times a day, if all are known.
+/// Notes different numbers of times per day, if known for all runs.
 pub(super) fn note_steps(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
     if runs.iter().any(|run| !run.counted) {
         return;
@@ -153,7 +154,7 @@ pub(super) fn note_steps(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     let mut unit = " times a day";
     let rates: Vec<(String, Vec<usize>)> = (groups.into_iter())
         .map(|(rate, runs)| {
-            // Of steps of several days a part of one.
+            // With steps of several days, a fraction of one.
             let rate = if rate < 1.0 {
                 words::trimmed(rate)
             } else {
@@ -168,10 +169,10 @@ pub(super) fn note_steps(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     ));
 }
 
-/// Whether the winds of all runs are of one level, as far as their statistics say it; where they are not a note says so.
+/// Whether the winds of all runs are of the same level, as far as recorded. Adds a note if not.
 pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) -> bool {
-    let told = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.wind.as_ref()?)));
-    let levels = grouped(told, |a, b| a == b);
+    let recorded = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.wind.as_ref()?)));
+    let levels = grouped(recorded, |a, b| a == b);
     if levels.len() > 1 {
         let levels: Vec<String> = (levels.iter())
             .map(|(level, runs)| format!("{}: {level}", names.who(runs)))
@@ -182,7 +183,7 @@ pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
         ));
         return false;
     }
-    // Two periods of one folder have the same winds, whatever they are.
+    // Two periods of one folder have the same winds, even if unrecorded.
     let is_one_folder = runs.windows(2).all(|pair| pair[0].path == pair[1].path);
     let is_unknown = runs.iter().any(|run| run.wind.is_none());
     if is_unknown && !is_one_folder && runs.iter().any(|run| run.grid.is_none()) {
@@ -194,40 +195,40 @@ pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     true
 }
 
-/// Notes which numbers of the rules by which events and tracks were chosen differ, among the runs that tell theirs.
+/// Notes which thresholds for events and tracks differ, among the runs that record theirs.
 pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
-    // How names of what made the masks begin.
+    // Prefix of rules that describe the making of masks.
     const MASKS: &str = "masks.";
-    let told: Vec<(usize, &BTreeMap<String, String>)> = (runs.iter().enumerate())
+    let recorded: Vec<(usize, &BTreeMap<String, String>)> = (runs.iter().enumerate())
         .map(|(run, coverage)| (run, &coverage.rules))
         .filter(|(_, rules)| !rules.is_empty())
         .collect();
-    let of_climates = several_climates(&told, names);
-    let is_said = of_climates.is_some();
+    let of_climates = several_climates(&recorded, names);
+    let has_climate_note = of_climates.is_some();
     notes.extend(of_climates);
     let is_of_masks = |name: &String| name.starts_with(MASKS);
-    // Statistics of earlier versions say nothing about them, and masks of other tools do not say how they were made.
-    let all_tell_masks = (told.iter()).all(|(_, rules)| rules.keys().any(is_of_masks));
-    let all_tell = |name: &str| told.iter().all(|(_, rules)| rules.contains_key(name));
-    let rules: BTreeSet<&String> = (told.iter())
+    // Statistics of earlier versions, and masks of other tools, do not record how masks were made.
+    let all_record_masks = (recorded.iter()).all(|(_, rules)| rules.keys().any(is_of_masks));
+    let all_record = |name: &str| recorded.iter().all(|(_, rules)| rules.contains_key(name));
+    let rules: BTreeSet<&String> = (recorded.iter())
         .flat_map(|(_, rules)| rules.keys())
-        .filter(|name| all_tell_masks || !is_of_masks(name))
-        .filter(|name| !is_said || *name != CLIMATE)
-        .filter(|name| !TOLD_LATER.contains(&name.as_str()) || all_tell(name))
+        .filter(|name| all_record_masks || !is_of_masks(name))
+        .filter(|name| !has_climate_note || *name != CLIMATE)
+        .filter(|name| !ADDED_LATER.contains(&name.as_str()) || all_record(name))
         .collect();
-    // Where a run does not tell what was applied, what was asked for is compared.
-    let tell_applied = (told.iter()).all(|(_, rules)| {
+    // If a run does not record the applied values, compare the requested ones.
+    let record_applied = (recorded.iter()).all(|(_, rules)| {
         rules.contains_key(ADAPTED_TO) || rules.get(ADAPTS).is_none_or(|adapts| adapts != "true")
     });
     let apart = |name: &String| -> Option<String> {
         let value = |rules: &BTreeMap<String, String>| -> String {
             match rules.get(name) {
                 None => "none".into(),
-                Some(value) if tell_applied => value.clone(),
+                Some(value) if record_applied => value.clone(),
                 Some(value) => at_quarter_degree(value).into(),
             }
         };
-        let values = told.iter().map(|(run, rules)| (*run, value(rules)));
+        let values = recorded.iter().map(|(run, rules)| (*run, value(rules)));
         let groups = grouped(values, |a, b| a == b);
         let values = names.each(&groups).join(" against ");
         (groups.len() > 1).then(|| format!("{name} ({values})"))
@@ -236,19 +237,24 @@ pub(super) fn note_rules(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     if differing.is_empty() {
         return;
     }
-    let more = match differing.len().saturating_sub(MOST) {
+    let more = match differing.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
     notes.push(format!(
         "Events and tracks were chosen by different rules, so that part of every change may be theirs: {}{more}.",
-        differing[..differing.len().min(MOST)].join(", ")
+        differing[..differing.len().min(MAX_LISTED)].join(", ")
     ));
 }
 
-/// What is said where rivers are by percentiles of several climates, such as each run's own.
-fn several_climates(told: &[(usize, &BTreeMap<String, String>)], names: &Names) -> Option<String> {
-    let climates = told.iter().map(|(run, rules)| (*run, rules.get(CLIMATE)));
+/// The note if rivers are defined by percentiles of several climates, such as each run's own.
+fn several_climates(
+    recorded: &[(usize, &BTreeMap<String, String>)],
+    names: &Names,
+) -> Option<String> {
+    let climates = recorded
+        .iter()
+        .map(|(run, rules)| (*run, rules.get(CLIMATE)));
     let climates = grouped(climates, |a, b| a == b);
     let known = climates.iter().filter(|(climate, _)| climate.is_some());
     let how_many = match known.count() {
@@ -256,13 +262,13 @@ fn several_climates(told: &[(usize, &BTreeMap<String, String>)], names: &Names) 
         2 => "two",
         _ => "several",
     };
-    let each: Vec<String> = (climates.iter().take(MOST))
+    let each: Vec<String> = (climates.iter().take(MAX_LISTED))
         .map(|(climate, runs)| {
             let climate = climate.map_or("unknown", String::as_str);
             format!("{}: {climate}", names.who(runs))
         })
         .collect();
-    let more = match climates.len().saturating_sub(MOST) {
+    let more = match climates.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!("; and {more} more"),
     };
@@ -272,7 +278,7 @@ fn several_climates(told: &[(usize, &BTreeMap<String, String>)], names: &Names) 
     ))
 }
 
-/// The months that are compared: those asked for, or those that all runs have.
+/// The months to compare: the requested ones, or those that all runs have.
 pub(super) fn common_months(
     runs: &[&Coverage],
     names: &Names,
@@ -310,8 +316,8 @@ pub(super) fn common_months(
     Ok(months)
 }
 
-/// Notes which years of a side are not used, and which are although the tables have no row of them; a run without any
-/// is refused. `before` runs are of the side before it.
+/// Notes which years of a side are not used, and which used years have no rows in the tables. Fails if a run has no
+/// usable year. `before` is the number of runs of the other side that precede it.
 pub(super) fn check_years(
     side: &PlannedSide,
     before: usize,
@@ -355,13 +361,14 @@ pub(super) fn check_years(
     Ok(())
 }
 
-/// One run's years on both sides would be taken for different weather: no interval and no p would hold.
-pub(super) fn check_apart([a, b]: &[PlannedSide; 2]) -> Result<()> {
+/// Checks that both sides have no year of the same run. Such years would count as independent weather, which
+/// invalidates intervals and p-values.
+pub(super) fn check_disjoint([a, b]: &[PlannedSide; 2]) -> Result<()> {
     let others: Vec<(PathBuf, &Coverage)> = (b.members.iter())
-        .map(|run| (whole(&run.path), run))
+        .map(|run| (canonical(&run.path), run))
         .collect();
     for run in &a.members {
-        let folder = whole(&run.path);
+        let folder = canonical(&run.path);
         for (_, other) in others.iter().filter(|(path, _)| *path == folder) {
             let years = b.years(other).used;
             let both = |year: &i64| years.contains(year);
@@ -400,7 +407,7 @@ mod tests {
         }
     }
 
-    /// There had been 0 times a day.
+    /// Regression: the note said 0 times a day.
     #[test]
     fn of_steps_of_several_days_a_day_has_a_part_of_a_time() {
         let folder = tempfile::tempdir().unwrap();

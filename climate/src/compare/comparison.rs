@@ -1,6 +1,6 @@
-//! What a comparison gives: numbers, sentences, maps, and who was compared.
+//! The result of a comparison: numbers, sentences, maps, and a summary of both sides.
 
-use super::names::folder_of_all;
+use super::names::common_folder;
 use super::side::Ensemble;
 use super::{
     Change, Distribution, DrawOptions, Group, MapChange, Quantity, ReturnLevels, Side, SideInput,
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 /// The change of one quantity in one hemisphere, basin or season.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ChangeRow {
-    /// What is compared.
+    /// The quantity compared.
     pub quantity: Quantity,
-    /// Its word in tables.
+    /// Its name in tables.
     pub name: String,
     /// The class in tables.
     pub class: String,
@@ -24,18 +24,18 @@ pub struct ChangeRow {
     pub season: String,
     /// The unit of a, b, difference and interval.
     pub unit: String,
-    /// The numbers of both runs and how they differ.
+    /// The values of both runs and their difference.
     #[serde(flatten)]
     pub change: Change,
-    /// p adjusted for the rows of the same family: all rows of the whole, of hemispheres and basins, of seasons, or of
-    /// seasons of hemispheres and basins.
+    /// p adjusted for the rows of the same family: the whole, hemispheres and basins, seasons, or seasons of
+    /// hemispheres and basins.
     pub adjusted_p: Option<f64>,
     /// Whether the adjusted p is below 1 - confidence.
     pub significant: bool,
 }
 
 impl ChangeRow {
-    /// Which part of the events it is about.
+    /// The group of events that this row describes.
     pub fn group(&self) -> Group {
         let found = Group::all()
             .find(|group| group.columns() == (self.basin.as_str(), self.season.as_str()));
@@ -43,36 +43,36 @@ impl ChangeRow {
     }
 }
 
-/// What is said about a side.
+/// Summary of a side.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SideSummary {
-    /// What it is called.
+    /// Its label.
     pub label: String,
-    /// The folder; that which holds all of them where there are several.
+    /// The folder; for several runs, the common parent folder.
     pub folder: PathBuf,
-    /// Calendar of the data; all where members have several.
+    /// Calendar of the data; all calendars if members differ.
     pub calendar: String,
-    /// Grid of the masks, if known; all where members have several.
+    /// Grid of the masks, if known; all grids if members differ.
     pub grid: Option<String>,
-    /// Years that are compared, those of one member after those of the other.
+    /// Years compared, member by member.
     pub years: Vec<i64>,
-    /// Years that are not, with the reason.
+    /// Years not compared, with the reason.
     pub left_out: Vec<(i64, String)>,
-    /// Blocks of years that are drawn; members, where those are.
+    /// Number of resampled blocks: of years, or members if those are resampled.
     pub blocks: usize,
-    /// The members, each as a side of its own; none for a side of one run.
+    /// The members, each summarised as a side; empty for a side of one run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<SideSummary>,
 }
 
-/// How many cells of a map changed.
+/// Number of changed cells of a map.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MapSummary {
     /// What the map shows.
     pub name: String,
     /// The class in tables.
     pub class: String,
-    /// Cells where a run has an event.
+    /// Cells in which a run has an event.
     pub tested: usize,
     /// Cells with a significant increase at the false discovery rate 1 - confidence.
     pub increases: usize,
@@ -80,34 +80,34 @@ pub struct MapSummary {
     pub decreases: usize,
 }
 
-/// Everything that a comparison found.
+/// The results of a comparison.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
     /// The first run.
     pub a: SideSummary,
     /// The second run.
     pub b: SideSummary,
-    /// How draws were made.
+    /// Settings of the resampling.
     pub draws: DrawOptions,
-    /// Months that are compared.
+    /// Months compared.
     pub months: Vec<i64>,
-    /// The month that years begin with; where it is January, and in comparisons of earlier versions, not in the file.
+    /// The first month of a year. Omitted from the file if January, also in comparisons of earlier versions.
     #[serde(default = "january", skip_serializing_if = "is_january")]
     pub year_start: i64,
-    /// What is drawn and dealt; where it is the year, and in comparisons of earlier versions, not in the file.
+    /// The unit of resampling. Omitted from the file if it is the year, also in comparisons of earlier versions.
     #[serde(default, skip_serializing_if = "Unit::is_year")]
     pub unit: Unit,
-    /// What a reader must know: years left out, months restricted, columns that are not there.
+    /// Caveats for the reader: years left out, months restricted, columns missing.
     pub notes: Vec<String>,
     /// Sentences, the most important first.
     pub statements: Vec<String>,
     /// All numbers.
     pub changes: Vec<ChangeRow>,
-    /// How many cells of each map changed.
+    /// Number of changed cells of each map.
     pub maps: Vec<MapSummary>,
     /// Return levels.
     pub return_levels: Vec<ReturnLevels>,
-    /// How many events of each strength; absent in comparisons of earlier versions.
+    /// Number of events per intensity bin; empty in comparisons of earlier versions.
     #[serde(default)]
     pub distributions: Vec<Distribution>,
     /// The maps themselves.
@@ -123,7 +123,7 @@ fn is_january(month: &i64) -> bool {
     *month == january()
 }
 
-/// The summary of a side whose runs have these names.
+/// Summarises a side whose runs have these names.
 pub(super) fn summary(input: &SideInput, names: &[String], side: &Ensemble) -> SideSummary {
     if let ([folder], [run]) = (&input.folders[..], side.members()) {
         return of_run(&input.label, folder, run);
@@ -139,7 +139,7 @@ pub(super) fn summary(input: &SideInput, names: &[String], side: &Ensemble) -> S
     let grids = members.iter().filter_map(|run| run.grid.as_deref());
     SideSummary {
         label: input.label.clone(),
-        folder: folder_of_all(&input.folders),
+        folder: common_folder(&input.folders),
         calendar: different(members.iter().map(|run| run.calendar.as_str())).unwrap_or_default(),
         grid: different(grids),
         years: members.iter().flat_map(|run| run.years.clone()).collect(),
@@ -162,7 +162,7 @@ fn of_run(label: &str, folder: &Path, run: &Side) -> SideSummary {
     }
 }
 
-/// Words that differ, each once; `None` without any.
+/// The distinct words, comma-separated; `None` if there are none.
 fn different<'w>(words: impl Iterator<Item = &'w str>) -> Option<String> {
     let mut found: Vec<&str> = Vec::new();
     for word in words {
@@ -174,7 +174,7 @@ fn different<'w>(words: impl Iterator<Item = &'w str>) -> Option<String> {
 }
 
 impl SideSummary {
-    /// Its runs: the members, or itself.
+    /// The runs of the side: its members, or itself.
     pub(crate) fn runs(&self) -> &[Self] {
         if self.members.is_empty() {
             std::slice::from_ref(self)
@@ -201,7 +201,7 @@ pub(super) fn map_summary(map: &MapChange, rate: f64) -> MapSummary {
 
 #[cfg(test)]
 impl Comparison {
-    /// A comparison of two runs of so many years, in which nothing is compared yet.
+    /// An empty comparison of two runs with these numbers of years.
     pub(crate) fn of_runs(runs: [(&str, usize); 2]) -> Self {
         let [a, b] = runs.map(|(label, years)| SideSummary {
             label: label.into(),

@@ -1,15 +1,14 @@
-//! Many tests at once: control of the false discovery rate.
+//! Multiple tests: control of the false discovery rate.
 
 use super::Group;
 
-/// p-values adjusted so that calling those below α significant keeps the expected share of false ones among them below
-/// α.
+/// Returns adjusted p-values. Rejecting those below α keeps the expected share of false rejections below α.
 ///
-/// Values that are not numbers were not tested; they stay so and do not count.
+/// NaN marks cells that were not tested; they stay NaN and do not count.
 ///
 /// # Source
 /// Benjamini and Hochberg 1995, J. R. Stat. Soc. B 57, 289-300; for maps Wilks 2016, doi:10.1175/BAMS-D-15-00267.1.
-/// Holds for independent tests and for positively dependent ones, as neighbouring cells are.
+/// Holds for independent tests and for positively dependent ones, such as neighbouring cells.
 ///
 /// # Example
 /// ```
@@ -30,18 +29,18 @@ pub fn adjusted_p(p: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// What an adjusted p must be below to be significant at a confidence: one minus it, as the decimals say, less what
-/// rounding takes from an adjusted p. In binary 1 - 0.95 is a little more than 0.05, and 0.03 * 5 / 3 a little less: a p
-/// of just 0.05 would count as below it.
+/// The limit for an adjusted p to be significant at a confidence level: 1 - confidence in exact decimals, less the
+/// rounding error of an adjusted p. In binary, 1 - 0.95 is slightly more than 0.05 and 0.03 * 5 / 3 slightly less, so
+/// that a p of exactly 0.05 would count as below the limit.
 pub(crate) fn false_rate(confidence: f64) -> f64 {
-    // Numbers below 1 are within 6e-17 of the decimals that they stand for.
+    // Doubles below 1 are within 6e-17 of the decimals that they represent.
     const DECIMALS: f64 = 1e15;
-    // Of p, of its product with the tests, and of the quotient by the rank.
+    // Rounding of p, of its product with the number of tests, and of the quotient by the rank.
     const ROUNDING: f64 = 4.0 * f64::EPSILON;
     ((1.0 - confidence) * DECIMALS).round() / DECIMALS * (1.0 - ROUNDING)
 }
 
-/// The p of rows about these groups, adjusted for the rows of the same family; none where nothing was tested.
+/// Adjusts the p of rows of these groups per family; `None` for rows that were not tested.
 pub(crate) fn adjusted_by_family(rows: &[(Group, Option<f64>)]) -> Vec<Option<f64>> {
     let mut all = vec![None; rows.len()];
     for family in 0..Group::FAMILIES {
@@ -94,7 +93,7 @@ mod tests {
         }
     }
 
-    /// Of five tests the third smallest p had been 0.05 less a rounding.
+    /// Regression: the third smallest of five p was 0.05 minus a rounding error.
     #[test]
     fn an_adjusted_p_of_just_the_rate_is_not_below_it() {
         let adjusted = adjusted_p(&[0.01, 0.02, 0.03, 0.5, 0.5]);
@@ -105,7 +104,7 @@ mod tests {
 
     #[test]
     fn the_example_of_the_paper() {
-        // Benjamini and Hochberg 1995, section 4.1: 15 p-values, four of which are rejected at 0.05.
+        // Benjamini and Hochberg 1995, section 4.1: 15 p-values, of which four are rejected at 0.05.
         let p = [
             0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262,
             0.5719, 0.6528, 0.7590, 1.0,

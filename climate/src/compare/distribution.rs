@@ -1,4 +1,4 @@
-//! How strong events are: how many of each strength a year, in both runs, bin by bin.
+//! Distributions of intensity: the number of events per bin and year in both runs.
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::{adjusted_p, false_rate};
@@ -6,21 +6,21 @@ use crate::compare::side::{Ensemble, Extreme, Side, joined};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 
-/// More bins than this make a plot of noise: they become twice as wide.
-const MOST_BINS: usize = 30;
+/// With more bins a plot shows noise; the bins are widened instead.
+const MAX_BINS: usize = 30;
 
 /// The distribution of one quantity in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Distribution {
-    /// The word in tables.
+    /// The name in tables.
     pub name: String,
-    /// The code of the class whose tracks have the quantity, as masks have it.
+    /// The mask code of the class whose tracks have the quantity.
     pub class: u8,
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     pub subject: String,
     /// The unit of the edges.
     pub unit: String,
-    /// Edges of the bins, ascending, one more than there are bins; a value at an edge belongs to the bin above it.
+    /// Edges of the bins, ascending, one more than bins; a value at an edge belongs to the bin above it.
     pub edges: Vec<f64>,
     /// The bins.
     pub bins: Vec<Bin>,
@@ -29,7 +29,7 @@ pub struct Distribution {
 /// The tracks whose value lies between two edges.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Bin {
-    /// Tracks a year.
+    /// Tracks per year.
     #[serde(flatten)]
     pub change: Change,
     /// p adjusted for the bins of the distribution.
@@ -38,11 +38,11 @@ pub struct Bin {
     pub significant: bool,
 }
 
-/// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones and of lifetime-maximum
-/// transport and area of rivers, of those that both runs know: without any value a run has no tracks, or nobody knows
-/// how strong they were.
+/// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones, and of lifetime-maximum
+/// transport and area of rivers. A distribution is omitted if a run has tracks without any known value, because the
+/// intensity is then unknown.
 pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<Distribution> {
-    // Widths of bins: that of about ten knots; the rest round.
+    // Bin widths: about ten knots for wind, round numbers otherwise.
     let all = [
         (
             Extreme::CycloneWind,
@@ -75,7 +75,7 @@ pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<
             let class = tracks.about().class;
             let known = [a, b].map(|side| known_of(side, of));
             let unknown = |(run, (values, _)): &(&Side, Known)| {
-                !run.tells(class) || values.is_empty() && run.has_any(tracks)
+                !run.covers(class) || values.is_empty() && run.has_any(tracks)
             };
             if known.iter().flatten().any(unknown) {
                 return None;
@@ -100,7 +100,7 @@ pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<
         .collect()
 }
 
-/// Edges of equal bins around all values; `None` if there are none.
+/// Edges of equal bins that cover all values; `None` if there are none.
 fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
     let (low, high) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| {
         (low.min(value), high.max(value))
@@ -112,7 +112,7 @@ fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
     loop {
         let first = (low / width).floor();
         let bins = (high / width).floor() - first + 1.0;
-        if bins <= MOST_BINS as f64 {
+        if bins <= MAX_BINS as f64 {
             return Some(
                 (0..=bins as usize)
                     .map(|k| (first + k as f64) * width)
@@ -123,10 +123,10 @@ fn edges(values: impl Iterator<Item = f64>, width: f64) -> Option<Vec<f64>> {
     }
 }
 
-/// Values with their block, and by block the years in which they are known.
+/// Values with their block, and for each block the number of years with known values.
 type Known = (Vec<(f64, u32)>, Vec<f64>);
 
-/// Those of each run of a side.
+/// The known values of each run of a side.
 fn known_of(side: &Ensemble, of: Extreme) -> Vec<(&Side, Known)> {
     let members = side.members().iter();
     members
@@ -134,7 +134,7 @@ fn known_of(side: &Ensemble, of: Extreme) -> Vec<(&Side, Known)> {
         .collect()
 }
 
-/// Tracks a year in each bin, by the blocks of years of all runs.
+/// Tracks per year in each bin, by the blocks of all runs.
 fn counts(runs: &[(&Side, Known)], edges: &[f64]) -> Vec<Statistic> {
     let of_runs: Vec<Vec<Statistic>> = (runs.iter())
         .map(|(run, known)| counts_of(run, known, edges))
@@ -144,7 +144,7 @@ fn counts(runs: &[(&Side, Known)], edges: &[f64]) -> Vec<Statistic> {
         .collect()
 }
 
-/// The same of one run.
+/// Tracks per year in each bin, for one run.
 fn counts_of(run: &Side, (values, years): &Known, edges: &[f64]) -> Vec<Statistic> {
     let mut sums = vec![vec![0.0; years.len()]; edges.len() - 1];
     for (value, block) in values {
@@ -179,7 +179,7 @@ mod tests {
         #[test]
         fn every_value_has_its_bin(values in proptest::collection::vec(-50.0..5000.0f64, 1..40), width in 0.5..200.0f64) {
             let edges = edges(values.iter().copied(), width).unwrap();
-            prop_assert!(edges.len() <= MOST_BINS + 1 && edges.windows(2).all(|w| w[0] < w[1]));
+            prop_assert!(edges.len() <= MAX_BINS + 1 && edges.windows(2).all(|w| w[0] < w[1]));
             for value in values {
                 prop_assert!(edges[0] <= value && value < edges[edges.len() - 1] + 1e-6 * width);
             }
@@ -194,7 +194,7 @@ mod tests {
         );
         assert_eq!(edges([20.0].into_iter(), 5.0).unwrap(), [20.0, 25.0]);
         assert_eq!(edges(std::iter::empty(), 5.0), None);
-        // A fill value among them makes bins useless, not the program.
-        assert!(edges([17.0, 9.96921e36].into_iter(), 5.0).unwrap().len() <= MOST_BINS + 1);
+        // A fill value among the values must not hang or crash the program.
+        assert!(edges([17.0, 9.96921e36].into_iter(), 5.0).unwrap().len() <= MAX_BINS + 1);
     }
 }

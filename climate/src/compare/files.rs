@@ -18,17 +18,17 @@ impl Comparison {
     /// Writes `changes.csv`, `changes.json`, `return_levels.csv`, `distributions.csv`, `statements.txt` and `maps.nc`
     /// into a folder.
     ///
-    /// - `changes.csv`: one row for each quantity, class, basin and season; low and high are of the difference,
-    ///   relative_low and relative_high of the relative change (b / a - 1); what is not known is blank, and
-    ///   `no_interval` says why
+    /// - `changes.csv`: one row per quantity, class, basin and season; low and high refer to the difference,
+    ///   relative_low and relative_high to the relative change (b / a - 1); unknown values are blank, and `no_interval`
+    ///   gives the reason
     /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low,
     ///   high, no_interval
-    /// - `distributions.csv`: one row for each bin: quantity, class, unit, from, to, then tracks a year as in
+    /// - `distributions.csv`: one row per bin: quantity, class, unit, from, to, then tracks per year as in
     ///   `changes.csv`
     ///
     /// # Errors
-    /// [`crate::ClimateError::Data`] if writing fails; files already written stay, but without `changes.json`: what is
-    /// not whole is no comparison, nor are these files with those of an older one.
+    /// [`crate::ClimateError::Data`] if writing fails. Files already written remain, but without `changes.json`, so
+    /// that an incomplete or mixed folder does not count as a comparison.
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<()> {
         let folder = folder.as_ref();
         let path = folder.join(NUMBERS);
@@ -47,12 +47,12 @@ impl Comparison {
         Ok(atomic::write(&path, &json)?)
     }
 
-    /// The sentences and what a reader must know, as text.
+    /// The sentences and caveats, as text.
     pub fn text(&self) -> String {
         text_of(&self.statements, &self.notes)
     }
 
-    /// What fits on a screen: what a reader must know, then sentences about the whole, of significant changes first.
+    /// A summary that fits on a screen: caveats, then sentences about whole-globe changes, significant ones first.
     pub fn headlines(&self) -> String {
         let whole = self.changes.iter().filter(|row| row.group() == Group::ALL);
         let (sure, others): (Vec<_>, Vec<_>) = whole.partition(|row| row.significant);
@@ -141,7 +141,7 @@ impl Comparison {
     }
 }
 
-/// Sentences and what a reader must know, as text.
+/// Sentences and caveats, as text.
 pub(crate) fn text_of(statements: &[String], notes: &[String]) -> String {
     let mut text = statements.join("\n");
     if !notes.is_empty() {
@@ -155,7 +155,7 @@ pub(crate) fn text_of(statements: &[String], notes: &[String]) -> String {
 /// Maximum number of sentences on a screen.
 const HEADLINES: usize = 10;
 
-/// What a reader must know, then the first of the `sentences`, and how many more there are of `all`.
+/// The caveats, the first of the `sentences`, and how many more of `all` there are.
 pub(crate) fn headlines_of(
     sentences: impl Iterator<Item = String>,
     all: usize,
@@ -176,7 +176,7 @@ pub(crate) fn headlines_of(
     parts.join("\n\n")
 }
 
-/// The word of tables for why there is no interval; blank where there is one.
+/// The table entry for the reason of a missing interval; blank if there is an interval.
 fn word_for(why: Option<NoInterval>) -> String {
     let word = why.and_then(|why| serde_json::to_value(why).ok());
     word.and_then(|word| Some(word.as_str()?.to_string()))
@@ -188,7 +188,7 @@ pub(crate) fn yes_or_no(adjusted_p: Option<f64>, significant: bool) -> String {
     adjusted_p.map_or("", |_| word).into()
 }
 
-/// Six significant digits: sums in another order of rows give the same text.
+/// Six significant digits, so that the summation order does not affect the text.
 pub(crate) fn cell(value: Option<f64>) -> String {
     let Some(value) = value.filter(|v| v.is_finite()) else {
         return String::new();
@@ -221,7 +221,7 @@ mod tests {
             assert!(page.contains(&format!("`{column}`")), "no `{column}`");
         }
     }
-    /// All sentences, nearly a hundred, had scrolled the first ones off the screen, and the notes came last.
+    /// Regression: nearly a hundred sentences scrolled the first ones off the screen, and the notes came last.
     #[test]
     fn a_screen_has_the_notes_first_and_ten_sentences() {
         let of = |count: usize, notes: &[&str]| {

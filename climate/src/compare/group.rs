@@ -1,10 +1,10 @@
-//! Groups of events by place and season: all, each hemisphere, each basin, each season, each season of each of these
-//! places.
+//! Groups of events by region and season: all, each hemisphere, each basin, each season, and each season of each of
+//! these regions.
 
 use crate::statistics::Basin;
 use squall_data::Class;
 
-/// Names of the seasons, and how they read.
+/// Codes of the seasons, and their names in sentences.
 pub const SEASONS: [(&str, &str); 4] = [
     ("DJF", "December to February"),
     ("MAM", "March to May"),
@@ -15,7 +15,7 @@ pub const SEASONS: [(&str, &str); 4] = [
 /// A part of the Earth.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Region {
-    /// From the equator northward.
+    /// From the equator northwards.
     Northern,
     /// South of the equator.
     Southern,
@@ -45,7 +45,7 @@ impl Region {
         }
     }
 
-    /// Whether what counts in a basin counts here.
+    /// Whether the region contains a basin.
     pub fn holds(self, basin: Basin) -> bool {
         match self {
             Self::Basin(own) => own == basin,
@@ -53,7 +53,7 @@ impl Region {
         }
     }
 
-    /// Two letters: `NH`, `SH`, those of the basin.
+    /// Two-letter code: `NH`, `SH` or that of the basin.
     pub fn code(self) -> &'static str {
         match self {
             Self::Northern => "NH",
@@ -62,7 +62,7 @@ impl Region {
         }
     }
 
-    /// The name, as it stands in a sentence.
+    /// The name used in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Self::Northern => "northern hemisphere",
@@ -71,7 +71,7 @@ impl Region {
         }
     }
 
-    /// The name for a class, in a table.
+    /// The name for a class, used in tables.
     pub fn name_for(self, class: Class) -> &'static str {
         match self {
             Self::Basin(basin) => basin.name_for(class),
@@ -79,7 +79,7 @@ impl Region {
         }
     }
 
-    /// Place in [`Self::all`].
+    /// Index in [`Self::all`].
     fn index(self) -> usize {
         match self {
             Self::Northern => 0,
@@ -95,13 +95,13 @@ impl From<Basin> for Region {
     }
 }
 
-/// A part of the events.
+/// A subset of the events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Group {
-    /// The hemisphere or basin; everywhere if `None`.
+    /// The hemisphere or basin; `None` for everywhere.
     pub region: Option<Region>,
-    /// The season, by its place in [`SEASONS`]; all selected months if `None`. December is of the same year as the
-    /// January before it, unless years of the comparison begin in December.
+    /// The season, as an index into [`SEASONS`]; `None` for all selected months. December belongs to the same year as
+    /// the preceding January, unless years of the comparison begin in December.
     pub season: Option<usize>,
 }
 
@@ -158,7 +158,7 @@ impl Group {
             .chain(both)
     }
 
-    /// All groups that hold what counts in a basin and season.
+    /// All groups that contain a basin and season.
     pub(crate) fn around(basin: Basin, season: usize) -> impl Iterator<Item = Self> {
         let regions = [
             None,
@@ -172,13 +172,13 @@ impl Group {
         })
     }
 
-    /// Whether it holds what counts in a basin and season.
+    /// Whether the group contains a basin and season.
     pub(crate) fn holds(self, basin: Basin, season: usize) -> bool {
         self.region.is_none_or(|region| region.holds(basin))
             && self.season.is_none_or(|own| own == season)
     }
 
-    /// Place in [`Self::all`].
+    /// Index in [`Self::all`].
     pub fn index(self) -> usize {
         let (regions, seasons) = (Region::COUNT, SEASONS.len());
         match (self.region, self.season) {
@@ -189,7 +189,7 @@ impl Group {
         }
     }
 
-    /// The words in the columns `basin` and `season` of tables.
+    /// The entries in the columns `basin` and `season` of tables.
     pub fn columns(self) -> (&'static str, &'static str) {
         (
             self.region.map_or("all", Region::code),
@@ -197,7 +197,7 @@ impl Group {
         )
     }
 
-    /// The end of a sentence about events of a class in it.
+    /// The end of a sentence about events of a class in this group.
     pub fn words(self, class: Class) -> String {
         let place = self.region.map(|region| {
             let what = match region {
@@ -217,7 +217,7 @@ impl Group {
         self.region.is_some() != self.season.is_some()
     }
 
-    /// Which rows p is adjusted for together: those of the whole, of hemispheres and basins, of seasons, of seasons of
+    /// The family of rows for which p is adjusted together: the whole, hemispheres and basins, seasons, or seasons of
     /// hemispheres and basins.
     pub(crate) fn family(self) -> usize {
         2 * usize::from(self.season.is_some()) + usize::from(self.region.is_some())
@@ -227,7 +227,7 @@ impl Group {
     pub(crate) const FAMILIES: usize = 4;
 }
 
-/// The season of a month: December, January and February of one calendar year are together, so that no year is lost.
+/// The season of a month. December, January and February of one calendar year form one season, so that no year is lost.
 pub fn season_of(month: i64) -> usize {
     (month.rem_euclid(12) / 3) as usize
 }

@@ -1,6 +1,6 @@
-//! Where changes lie: density of genesis and frequency on cells of 5 degrees, year by year, and their tests.
+//! Maps of change: density of genesis and frequency on cells of 5 degrees, by year, and their significance tests.
 
-use crate::compare::GoesOn;
+use crate::compare::CancelCheck;
 use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::design::Design;
 use crate::compare::discovery::adjusted_p;
@@ -11,12 +11,12 @@ use rayon::prelude::*;
 use squall_data::archive::on_library_thread;
 use squall_data::{Class, DataError};
 
-/// Counts by year on coarse cells, for each class of [`Class::EVENTS`].
+/// Annual counts on coarse cells, for each class of [`Class::EVENTS`].
 #[derive(Debug, Clone)]
 pub(crate) struct YearMaps {
-    /// By year and class: tracks begun.
+    /// Tracks begun, by year and class.
     genesis: Vec<[Vec<f32>; 2]>,
-    /// By year and class: marked grid cells over all times; empty where the statistics do not say.
+    /// Marked grid cells, summed over all times, by year and class; empty if not recorded.
     marked: Vec<[Vec<f32>; 2]>,
     /// Analysed times of each year.
     times: Vec<f64>,
@@ -24,12 +24,12 @@ pub(crate) struct YearMaps {
     grid_cells: Vec<f64>,
 }
 
-/// What a map shows.
+/// The quantity of a map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapQuantity {
     /// Tracks begun, per year and million km².
     GenesisDensity,
-    /// Share of the analysed times of the class.
+    /// Share of the analysed times at which a cell has the class.
     Frequency,
 }
 
@@ -37,7 +37,7 @@ impl MapQuantity {
     /// All maps, in the order of files and sentences.
     pub const ALL: [Self; 2] = [Self::GenesisDensity, Self::Frequency];
 
-    /// The word in files.
+    /// The name in files.
     pub fn name(self) -> &'static str {
         match self {
             Self::GenesisDensity => "genesis_density",
@@ -53,7 +53,7 @@ impl MapQuantity {
         }
     }
 
-    /// What it is called in a sentence.
+    /// The name in a sentence.
     pub fn subject(self, class: Class) -> &'static str {
         match (self, class) {
             (Self::GenesisDensity, Class::TropicalCyclone) => "density of tropical cyclone genesis",
@@ -64,12 +64,12 @@ impl MapQuantity {
     }
 }
 
-/// The change of a map: values by coarse cell, south to north, from 0°E on; NaN where nothing is known.
+/// The change of a map: values by coarse cell, south to north, eastward from 0°E; NaN where unknown.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MapChange {
-    /// What it shows.
+    /// The quantity shown.
     pub quantity: MapQuantity,
-    /// The class whose events it shows.
+    /// The class of the events shown.
     pub class: Class,
     /// The values of the first run, a.
     pub a: Vec<f64>,
@@ -81,14 +81,14 @@ pub struct MapChange {
     pub low: Vec<f64>,
     /// Upper end of the interval of the difference.
     pub high: Vec<f64>,
-    /// p of each cell alone; NaN where neither run has an event.
+    /// p of each cell on its own; NaN if neither run has an event there.
     pub p: Vec<f64>,
     /// p adjusted for the number of cells.
     pub adjusted_p: Vec<f64>,
 }
 
 impl MapChange {
-    /// Cells that were tested.
+    /// Number of tested cells.
     pub fn tested(&self) -> usize {
         self.p.iter().filter(|p| !p.is_nan()).count()
     }
@@ -99,7 +99,7 @@ impl MapChange {
     }
 }
 
-/// Maps of so many years in which nothing is counted.
+/// Empty maps for a number of years.
 fn empty(years: usize) -> Vec<[Vec<f32>; 2]> {
     vec![[vec![0.0; COARSE_CELLS], vec![0.0; COARSE_CELLS]]; years]
 }
@@ -120,7 +120,7 @@ impl YearMaps {
         }
     }
 
-    /// Reads `marked_cells` of `statistics.nc` month by month; statistics without it leave frequency unknown.
+    /// Reads `marked_cells` of `statistics.nc` month by month. If it is absent, frequency stays unknown.
     pub(crate) fn read_occurrence(
         &mut self,
         run: &Coverage,
@@ -175,27 +175,27 @@ impl YearMaps {
     }
 }
 
-/// One side of a map: sums by cell and block, and what they are divided by.
+/// One side of a map: sums by cell and block, and their denominators.
 struct SideMap<'a> {
     runs: Vec<RunMap<'a>>,
-    /// By block of all runs.
+    /// Exposure of each block of all runs.
     exposure: Vec<f64>,
 }
 
-/// The part of a run.
+/// The contribution of a run.
 struct RunMap<'a> {
     years: Vec<&'a [f32]>,
     blocks: &'a [usize],
-    /// By block.
+    /// Exposure of each block.
     exposure: Vec<f64>,
-    /// By cell: factor from counts to the unit, 0 where nothing is known.
+    /// Factor from counts to the unit, by cell; 0 where unknown.
     factor: Vec<f64>,
 }
 
 impl<'a> RunMap<'a> {
     fn new(side: &'a Side, quantity: MapQuantity, class: usize, areas_km2: &[f64]) -> Self {
         let maps = &side.maps;
-        // Outside of a region nobody looked for tracks.
+        // Outside a regional grid no tracks were searched for.
         let looked_at = side.coverage.grid.as_ref().map(on_grid);
         let is_known = |cell: usize| looked_at.as_ref().is_none_or(|on| on[cell]);
         let density = |(cell, km2): (usize, &f64)| {
@@ -246,12 +246,12 @@ impl<'a> SideMap<'a> {
         }
     }
 
-    /// Whether all runs have a value in a cell.
+    /// Whether all runs have a known value in a cell.
     fn knows(&self, cell: usize) -> bool {
         self.runs.iter().all(|run| run.factor[cell] > 0.0)
     }
 
-    /// Values of a cell by block, before division.
+    /// Sums of a cell by block, before division.
     fn cell(&self, cell: usize) -> Vec<f64> {
         let mut sums = vec![0.0; self.exposure.len()];
         let mut before = 0;
@@ -265,21 +265,22 @@ impl<'a> SideMap<'a> {
     }
 }
 
-/// Whether all runs of both sides have a map.
+/// Whether all runs of both sides have this map.
 fn is_known([a, b]: [&Ensemble; 2], quantity: MapQuantity) -> bool {
     let mut runs = a.members().iter().chain(b.members());
     runs.all(|run| run.maps.knows(quantity))
 }
 
-/// The changes of all maps that both sides know, tested cell by cell and adjusted for the number of cells of each map.
+/// Returns the changes of all maps known to both sides, tested cell by cell and adjusted for the number of cells per
+/// map.
 ///
 /// # Errors
-/// Only if the coarse grid cannot be made, and what `goes_on` gives.
+/// Errors of `check_cancelled`, and if the coarse grid cannot be made.
 pub(crate) fn map_changes(
     a: &Ensemble,
     b: &Ensemble,
     design: &Design,
-    goes_on: GoesOn<'_>,
+    check_cancelled: CancelCheck<'_>,
 ) -> Result<Vec<MapChange>> {
     let grid = coarse_grid()?;
     let areas: Vec<f64> = (0..COARSE_CELLS)
@@ -291,11 +292,11 @@ pub(crate) fn map_changes(
             continue;
         }
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            if ![a, b].into_iter().all(|side| side.tells(class)) {
+            if ![a, b].into_iter().all(|side| side.covers(class)) {
                 continue;
             }
             let sides = [a, b].map(|side| SideMap::new(side, quantity, index, &areas));
-            let cells: Vec<[f64; 5]> = change_of_cells(&sides, design, goes_on)?;
+            let cells: Vec<[f64; 5]> = change_of_cells(&sides, design, check_cancelled)?;
             let column = |k: usize| cells.iter().map(|cell| cell[k]).collect::<Vec<f64>>();
             let (map_a, map_b, p) = (column(0), column(1), column(4));
             changes.push(MapChange {
@@ -318,14 +319,14 @@ pub(crate) fn map_changes(
 fn change_of_cells(
     [a, b]: &[SideMap<'_>; 2],
     design: &Design,
-    goes_on: GoesOn<'_>,
+    check_cancelled: CancelCheck<'_>,
 ) -> Result<Vec<[f64; 5]>> {
     let [draws_a, draws_b] = design.sides();
-    let dealt = design.dealt();
+    let permuted = design.permuted();
     let below = |side: &SideMap<'_>| side.exposure.iter().sum::<f64>();
     let (drawn_a, drawn_b) = (draws_a.sums(&a.exposure), draws_b.sums(&b.exposure));
     let joined = [a.exposure.as_slice(), &b.exposure].concat();
-    let [first, rest] = [0, 1].map(|k: usize| dealt[k].sums(&joined));
+    let [first, rest] = [0, 1].map(|k: usize| permuted[k].sums(&joined));
     let (total_a, total_b) = (below(a), below(b));
     let of_cell = |buffers: &mut [Vec<f64>; 3], cell: usize| {
         let known = a.knows(cell) && b.knows(cell) && total_a > 0.0 && total_b > 0.0;
@@ -344,17 +345,19 @@ fn change_of_cells(
         differences.clear();
         differences.extend((0..x.len()).map(|r| y[r] / drawn_b[r] - x[r] / drawn_a[r]));
         let interval = design.percentile_interval(differences);
-        dealt[0].sums_into(&[of_a.as_slice(), &of_b].concat(), x);
+        permuted[0].sums_into(&[of_a.as_slice(), &of_b].concat(), x);
         let all = sum_a + sum_b;
-        let dealt = (0..x.len()).map(|r| (all - x[r]) / rest[r] - x[r] / first[r]);
-        let p = design.p_value(value_b - value_a, dealt).unwrap_or(f64::NAN);
+        let permuted = (0..x.len()).map(|r| (all - x[r]) / rest[r] - x[r] / first[r]);
+        let p = design
+            .p_value(value_b - value_a, permuted)
+            .unwrap_or(f64::NAN);
         let (low, high) = interval.map_or((f64::NAN, f64::NAN), |i| (i.low, i.high));
         [value_a, value_b, low, high, p]
     };
     (0..COARSE_CELLS)
         .into_par_iter()
         .map_init(Default::default, |buffers: &mut [Vec<f64>; 3], cell| {
-            goes_on()?;
+            check_cancelled()?;
             Ok(of_cell(buffers, cell))
         })
         .collect()

@@ -8,7 +8,7 @@ use squall_data::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use squall_data::{Class, LatLonGrid};
 use std::path::Path;
 
-/// A part of a map: its ending in the file, its meaning, and its values.
+/// A part of a map: its suffix in the file, its meaning, and its values.
 type Part = (&'static str, &'static str, fn(&MapChange) -> &Vec<f64>);
 
 const PARTS: [Part; 7] = [
@@ -28,8 +28,9 @@ const PARTS: [Part; 7] = [
 ];
 
 impl Comparison {
-    /// Writes the maps of change: for each map `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`, `_adjusted_p` and
-    /// the flag `_significant`, all `(class, lat, lon)`; of a class that is not compared they are their fill values.
+    /// Writes the maps of change: for each map the variables `NAME_a`, `_b`, `_difference`, `_low`, `_high`, `_p`,
+    /// `_adjusted_p` and the flag `_significant`, all `(class, lat, lon)`. Classes that are not compared have fill
+    /// values.
     pub(crate) fn write_maps(&self, path: &Path) -> Result<()> {
         let grid = coarse_grid()?;
         let file = NetcdfFile::create(path, |file| self.fill(file, &grid))?;
@@ -71,7 +72,7 @@ impl Comparison {
     }
 }
 
-/// The dimensions, and what lies at their places.
+/// Adds the dimensions and coordinate variables.
 fn put_axes(file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
     for (name, length) in [
         ("class", Class::EVENTS.len()),
@@ -104,7 +105,7 @@ fn put_axes(file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
     class.put_values(&codes, ..)
 }
 
-/// Puts a part of a map of the class at place `class` into its variable, which the first of them makes.
+/// Writes a part of a map for the class with index `class`; creates its variable if necessary.
 fn put_part(
     file: &mut FileMut,
     map: &MapChange,
@@ -131,7 +132,7 @@ fn put_part(
     variable_mut(file, &full)?.put_values(values(map), (class, .., ..))
 }
 
-/// The same of the flag of significance at a false discovery rate.
+/// Writes the flag of significance at a false discovery rate, for the class with index `class`.
 fn put_significant(
     file: &mut FileMut,
     map: &MapChange,
@@ -142,7 +143,7 @@ fn put_significant(
     if file.variable(&full).is_none() {
         let mut variable = file.add_variable::<i8>(&full, &["class", "lat", "lon"])?;
         variable.set_compression(1, true)?;
-        // Of classes that are not compared. Tools take the usual fill value of a byte for a number.
+        // For classes that are not compared. Tools read the default fill value of a byte as a number.
         variable.set_fill_value(-1i8)?;
         variable.put_attribute(
             "long_name",

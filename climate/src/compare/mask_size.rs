@@ -1,4 +1,4 @@
-//! A note where the area of cyclones is the size of a mask that does not grow as they do.
+//! A note for comparisons in which the area of cyclones is the size of masks that do not scale with the storm.
 
 use super::names::Names;
 use super::side::Ensemble;
@@ -6,14 +6,14 @@ use super::unequal::lacking;
 use super::{ChangeRow, Quantity};
 use std::collections::BTreeMap;
 
-/// What follows from the area of cyclones.
+/// The quantities that depend on the area of cyclones.
 const OF_AREA: [Quantity; 3] = [
     Quantity::CycloneArea,
     Quantity::CycloneRain,
     Quantity::CycloneWater,
 ];
 
-/// By what masks are drawn whose cyclones are as large as a box that was searched, or may be.
+/// Methods of making masks in which the size of cyclones does, or may, depend on a search box.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum DrawnBy {
     Deepcam,
@@ -21,9 +21,9 @@ enum DrawnBy {
 }
 
 impl DrawnBy {
-    /// What rules of events tell of the masks; nothing of those of other methods, and of other tools.
+    /// The method recorded in the rules of the masks; `None` for other methods and other tools.
     fn of(rules: &BTreeMap<String, String>) -> Option<Self> {
-        // The share of its box that a cyclone of deepcam fills; the network that drew masks.
+        // deepcam's cyclones fill a share of a box; the second rule identifies a network.
         if rules.contains_key("masks.cyclone.mask_percentile") {
             Some(Self::Deepcam)
         } else if rules.contains_key("masks.squall_model_hash") {
@@ -41,7 +41,7 @@ impl DrawnBy {
     }
 }
 
-/// The note on the size of masks, if one of these quantities follows from it; `drawn` says whose masks are drawn by what.
+/// The note on the size of masks, if one of the quantities depends on it; `drawn` names runs and methods.
 fn sentence(quantities: impl IntoIterator<Item = Quantity>, drawn: &[String]) -> Option<String> {
     let follows = quantities.into_iter().any(|q| OF_AREA.contains(&q));
     (follows && !drawn.is_empty()).then(|| {
@@ -52,7 +52,7 @@ fn sentence(quantities: impl IntoIterator<Item = Quantity>, drawn: &[String]) ->
     })
 }
 
-/// The note for a comparison that has these rows.
+/// The note for a comparison with these rows.
 pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) -> Option<String> {
     let drawn = [DrawnBy::Deepcam, DrawnBy::Network].map(|by| {
         let runs = lacking(sides, |run| DrawnBy::of(&run.coverage.rules) != Some(by));
@@ -62,7 +62,7 @@ pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) 
     sentence(changes.iter().map(|row| row.quantity), &drawn)
 }
 
-/// The note for one run, of which these quantities are known.
+/// The note for one run with these known quantities.
 pub(crate) fn note_of_run(
     label: &str,
     rules: &BTreeMap<String, String>,

@@ -1,13 +1,13 @@
-//! What changes between two runs or two periods, with confidence intervals and significance tests.
+//! Changes between two runs or two periods, with confidence intervals and significance tests.
 //!
-//! Every run of both sides is read once into sums by year ([`side::Side`]); a side is one run, or the members of an
-//! ensemble. Whole years are resampled ([`Unit`] has other choices): intervals come from a bootstrap, which draws years
-//! of each side with replacement; p-values from a permutation test, which deals the years of both sides to two sides
-//! anew; and maps are corrected for their number of cells by the false discovery rate. The same draws serve every
-//! quantity and every cell ([`Design`]).
+//! Every run of both sides is read once into annual sums ([`side::Side`]); a side is one run, or the members of an
+//! ensemble. The unit of resampling is the year ([`Unit`] has alternatives). Intervals come from a bootstrap, which
+//! draws years of each side with replacement. p-values come from a permutation test, which randomly reassigns the years
+//! of both sides. Maps are corrected for their number of cells by the false discovery rate. All quantities and cells
+//! use the same resamples ([`Design`]).
 //!
 //! # Not done
-//! Trends inside a side ([`crate::trends`] has those of one run), and persistence from year to year beyond blocks of
+//! Trends within a side (see [`crate::trends`] for those of one run), and persistence between years beyond blocks of
 //! years, are not modelled.
 
 mod changes;
@@ -70,7 +70,7 @@ pub(crate) use words::{
 use crate::error::{ClimateError, Result};
 use changes::changes;
 use comparable::{
-    check_apart, check_grids, check_members, check_years, common_calendar, common_months,
+    check_disjoint, check_grids, check_members, check_years, common_calendar, common_months,
     note_rules, note_steps, share_wind,
 };
 use comparison::{map_summary, summary};
@@ -81,34 +81,34 @@ use squall_data::Calendar;
 use std::path::PathBuf;
 use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years};
 
-/// One run, or the members of an ensemble, and which of their years are compared.
+/// One run, or the members of an ensemble, and the range of years to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SideInput {
-    /// Folders that `squall events` wrote, one for each run.
+    /// Folders written by `squall events`, one per run.
     pub folders: Vec<PathBuf>,
-    /// What it is called.
+    /// Its label.
     pub label: String,
-    /// First and last year, if not all.
+    /// First and last year; `None` for all.
     pub years: Option<(i64, i64)>,
 }
 
-/// How two sides are compared.
+/// Settings of a comparison.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CompareOptions {
-    /// Bootstrap and test.
+    /// Settings of bootstrap and permutation test.
     pub draws: DrawOptions,
-    /// Months, 1 to 12; those that all runs have if empty.
+    /// Months, 1 to 12; if empty, those that all runs have.
     pub months: Vec<i64>,
-    /// The month that years begin with.
+    /// The first month of a year.
     pub year_start: i64,
-    /// What is drawn and dealt.
+    /// The unit of resampling.
     pub unit: Unit,
-    /// Consecutive years of a run that are drawn together, where years are the unit.
+    /// Number of consecutive years of a run that are resampled together, if the unit is the year.
     pub block_years: usize,
-    /// Calendar of tables without `statistics.nc`; by default that of what lies beside them
-    /// ([`crate::table::calendar_beside`]), else the standard one.
+    /// Calendar of tables without `statistics.nc`. The default is the calendar of files in the same folder
+    /// ([`crate::table::calendar_beside`]), otherwise the standard calendar.
     pub calendar: Option<Calendar>,
-    /// Go on although the grids differ.
+    /// Compare even if the grids differ.
     pub any_grid: bool,
 }
 
@@ -126,7 +126,7 @@ impl Default for CompareOptions {
     }
 }
 
-/// What is known before the tables are read: which months and years will be compared.
+/// A comparison before its tables are read: the months and years to compare.
 #[derive(Debug, Clone)]
 pub struct Plan {
     sides: [PlannedSide; 2],
@@ -135,11 +135,11 @@ pub struct Plan {
     notes: Vec<String>,
 }
 
-/// A side of which it is known when its runs were analysed and which of their months and years will be compared.
+/// A side with the coverage of its runs and the months and years to compare.
 #[derive(Debug, Clone)]
 struct PlannedSide {
     input: SideInput,
-    /// Of each folder.
+    /// The coverage of each folder.
     members: Vec<Coverage>,
     options: SideOptions,
 }
@@ -155,14 +155,14 @@ impl PlannedSide {
         runs.map(|run| self.years(run).used.len()).collect()
     }
 
-    /// Number of blocks that will be drawn.
+    /// Number of blocks to resample.
     fn blocks(&self) -> usize {
         let of_run = |years: usize| years.div_ceil(self.options.block_years);
         self.used().into_iter().map(of_run).sum()
     }
 }
 
-/// Refuses options without meaning.
+/// Rejects invalid options.
 fn check_options(options: &CompareOptions) -> Result<()> {
     let valid = |month: &i64| (1..=12).contains(month);
     if !valid(&options.year_start) || !options.months.iter().all(valid) || options.block_years == 0
@@ -179,18 +179,18 @@ fn check_options(options: &CompareOptions) -> Result<()> {
             options.unit.plural()
         )));
     }
-    // Wrong numbers of draws must not be found after a century was read.
+    // Fails on invalid draw options before a century is read.
     Design::new((0, 0), options.draws)?;
     Ok(())
 }
 
-/// Finds which months and years of two sides can be compared.
+/// Determines the months and years of two sides that can be compared.
 ///
 /// # Errors
-/// [`ClimateError::GridsDiffer`], [`ClimateError::NoCommonMonths`], [`ClimateError::Period`] if a run lacks the months
-/// asked for or has no whole year, [`ClimateError::SharedYears`] if both sides have a year of one folder,
-/// [`ClimateError::MemberTwice`], [`ClimateError::Mismatch`] where pairs need as many runs on both sides,
-/// [`ClimateError::Invalid`] for options without meaning, and what [`Coverage::read`] gives.
+/// [`ClimateError::GridsDiffer`]; [`ClimateError::NoCommonMonths`]; [`ClimateError::Period`] if a run lacks requested
+/// months or has no whole year; [`ClimateError::SharedYears`] if both sides contain a year of the same folder;
+/// [`ClimateError::MemberTwice`]; [`ClimateError::Mismatch`] if pairs need equally many runs on both sides;
+/// [`ClimateError::Invalid`] for invalid options; errors of [`Coverage::read`].
 pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan> {
     check_options(options)?;
     let names = Names::of([&a, &b]);
@@ -216,7 +216,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
         range: None,
         block_years: match options.unit {
             Unit::Year => options.block_years,
-            // Then all years of a run are one block.
+            // All years of a run form one block.
             Unit::Member | Unit::Pair => usize::MAX,
         },
         calendar: common_calendar(&runs, &names, &mut notes),
@@ -237,7 +237,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     check_years(&sides[0], 0, &names, &mut notes)?;
     let before = sides[0].members.len();
     check_years(&sides[1], before, &names, &mut notes)?;
-    check_apart(&sides)?;
+    check_disjoint(&sides)?;
     let runs: Vec<&Coverage> = sides.iter().flat_map(|side| &side.members).collect();
     note_steps(&runs, &names, &mut notes);
     let used = sides.each_ref().map(PlannedSide::used);
@@ -252,7 +252,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
     })
 }
 
-/// Why there is no map of frequency.
+/// The reason for the missing map of frequency.
 fn without_frequency(names: &Names, sides: [&Ensemble; 2]) -> String {
     let without = lacking(sides, |run| run.coverage.counted);
     let who = names.who(&without);
@@ -264,11 +264,11 @@ fn without_frequency(names: &Names, sides: [&Ensemble; 2]) -> String {
     format!("There is no map of the change of frequency: {why}.")
 }
 
-/// Asked now and then from any thread: an error ends the work.
-type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
+/// A callback, called from any thread at intervals; its error cancels the work.
+type CancelCheck<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
 impl Plan {
-    /// What is read, in words: folders, years, months.
+    /// A description of the planned comparison: years, sides, months.
     pub fn words(&self) -> String {
         let [a, b] = self.sides.each_ref().map(|side| {
             let years: usize = side.used().iter().sum();
@@ -285,36 +285,36 @@ impl Plan {
         )
     }
 
-    /// Number of blocks of years of both sides, which draws are made of.
+    /// Number of blocks of both sides that are resampled.
     pub fn blocks(&self) -> usize {
         self.sides.iter().map(PlannedSide::blocks).sum()
     }
 
-    /// Whether both sides have so many blocks of years that there will be intervals.
+    /// Whether both sides have enough blocks for intervals.
     pub fn has_intervals(&self) -> bool {
         self.sides.iter().all(|side| side.blocks() >= MIN_BLOCKS)
     }
 
-    /// Reads both sides and compares them. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
-    /// the work with an error. So may `goes_on` inside of a step: it is asked before every run, every number and every
-    /// cell of a map, from any thread.
+    /// Reads both sides and compares them. `progress` receives the number of finished steps, of [`Plan::STEPS`], and
+    /// can cancel the work with an error. So can `check_cancelled`, which is called from any thread before every run, number
+    /// and map cell.
     ///
     /// # Errors
-    /// As [`Side::read`], and what `goes_on` and `progress` give.
+    /// Errors of [`Side::read`], `check_cancelled` and `progress`.
     pub fn run(
         self,
         draws: DrawOptions,
-        goes_on: &(dyn Fn() -> Result<()> + Sync),
+        check_cancelled: &(dyn Fn() -> Result<()> + Sync),
         mut progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Comparison> {
         let (names, unit) = (&self.names, self.unit);
         let [of_a, of_b] = self.sides;
-        let a = Ensemble::read(of_a.members, &of_a.options, goes_on)?;
+        let a = Ensemble::read(of_a.members, &of_a.options, check_cancelled)?;
         progress(1)?;
-        let b = Ensemble::read(of_b.members, &of_b.options, goes_on)?;
+        let b = Ensemble::read(of_b.members, &of_b.options, check_cancelled)?;
         progress(2)?;
         let sides = [&a, &b];
-        // That of the other side is the same.
+        // Both sides have the same selection.
         let selection = of_a.options.selection;
         let blocks = (a.blocks(), b.blocks());
         let design = match unit {
@@ -327,11 +327,17 @@ impl Plan {
         note_continued(names, sides, &mut notes);
         note_pieces(names, sides, &mut notes);
         let whole_year = selection.whole_year();
-        let changes = changes(names, sides, (&design, goes_on), whole_year, &mut notes)?;
+        let changes = changes(
+            names,
+            sides,
+            (&design, check_cancelled),
+            whole_year,
+            &mut notes,
+        )?;
         notes.extend(mask_size::note(names, sides, &changes));
         notes.extend(moisture::note(names, sides, &changes));
         progress(3)?;
-        let map_changes = maps::map_changes(&a, &b, &design, goes_on)?;
+        let map_changes = maps::map_changes(&a, &b, &design, check_cancelled)?;
         if !map_changes
             .iter()
             .any(|m| m.quantity == MapQuantity::Frequency)
@@ -347,7 +353,7 @@ impl Plan {
             .map(|map| map_summary(map, rate))
             .collect();
         notes.extend(reach::note(unit, blocks, &draws, &changes, &map_summaries));
-        // Those of single years are no percentiles of draws.
+        // Levels of single years do not use percentiles of resamples.
         let has_drawn_levels = !return_levels.is_empty() && of_a.options.block_years > 1;
         notes.extend(reach::note_ends(&design, has_drawn_levels));
         let [names_a, names_b] = names.members();
@@ -371,6 +377,6 @@ impl Plan {
         Ok(comparison)
     }
 
-    /// Steps that [`Plan::run`] tells.
+    /// Number of steps that [`Plan::run`] reports.
     pub const STEPS: usize = 5;
 }

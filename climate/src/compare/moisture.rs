@@ -1,4 +1,4 @@
-//! A note where rivers are what exceeds a limit of moisture: more water in the air alone makes other rivers of it.
+//! A note for comparisons in which rivers are defined by a moisture limit: more water vapour alone creates more rivers.
 
 use super::ChangeRow;
 use super::names::Names;
@@ -7,29 +7,29 @@ use super::unequal::lacking;
 use squall_data::Class;
 use std::collections::BTreeMap;
 
-/// By what limit of moisture masks of rivers are drawn.
+/// The moisture limit by which masks of rivers are made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Limit {
-    /// The same in every climate.
+    /// The same limit in every climate.
     Fixed,
-    /// That of each time.
+    /// Percentiles of each time.
     OfEachTime,
-    /// That of what a network learnt from.
+    /// The limit of a network's training labels.
     Learnt,
 }
 
 impl Limit {
     const ALL: [Self; 3] = [Self::Fixed, Self::OfEachTime, Self::Learnt];
 
-    /// What rules of events tell of the masks; nothing of percentiles of a climate, and of other tools.
+    /// The limit recorded in the rules of the masks; `None` for percentiles of a climate and for other tools.
     fn of(rules: &BTreeMap<String, String>) -> Option<Self> {
-        let told = |name: &str| rules.contains_key(name);
+        let has = |name: &str| rules.contains_key(name);
         // Column water of deepcam, the Laplacian of transport of tempest; the ensemble of bard.
-        if told("masks.river.min_damped_tmq_kg_m2") || told("masks.ridge.max_laplacian") {
+        if has("masks.river.min_damped_tmq_kg_m2") || has("masks.ridge.max_laplacian") {
             Some(Self::Fixed)
-        } else if told("masks.member_count") {
+        } else if has("masks.member_count") {
             Some(Self::OfEachTime)
-        } else if told("masks.squall_model_hash") {
+        } else if has("masks.squall_model_hash") {
             Some(Self::Learnt)
         } else {
             None
@@ -45,7 +45,7 @@ impl Limit {
     }
 }
 
-/// The note, if runs are drawn by such limits; `drawn` says which by what.
+/// The note, if any runs use such limits; `drawn` names runs and limits.
 fn sentence(drawn: &[String]) -> Option<String> {
     (!drawn.is_empty()).then(|| {
         format!(
@@ -55,7 +55,7 @@ fn sentence(drawn: &[String]) -> Option<String> {
     })
 }
 
-/// The note for a comparison that has these rows.
+/// The note for a comparison with these rows.
 pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) -> Option<String> {
     let river = Class::AtmosphericRiver.name();
     if !changes.iter().any(|row| row.class == river) {
@@ -72,8 +72,8 @@ pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) 
 mod tests {
     use super::*;
 
-    /// Rivers of deepcam had covered 125 % more of a warmer run, significantly, where the truth had 29 % and bard 2 %, and
-    /// nothing was said.
+    /// Regression: deepcam's rivers covered 125 % more of a warmer run, significantly, while the truth was 29 % and
+    /// bard found 2 %, without any note.
     #[test]
     fn limits_of_moisture_are_told_by_the_rules_of_the_masks() {
         let of = |name: &str| {
@@ -85,7 +85,7 @@ mod tests {
             ("masks.ridge.max_laplacian", Some(Limit::Fixed)),
             ("masks.member_count", Some(Limit::OfEachTime)),
             ("masks.squall_model_hash", Some(Limit::Learnt)),
-            // A climate's are told apart by its name; rules of lows have no moisture.
+            // A climatology is compared by its name; rules of lows have no moisture.
             ("masks.percentile_climatology", None),
             ("masks.node.contour_rise_pa", None),
         ] {

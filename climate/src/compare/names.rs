@@ -1,15 +1,15 @@
-//! The names of runs in notes: the only run of a side has the name of the side, members the part of their path that
-//! differs.
+//! The names of runs in notes. The only run of a side has the label of the side; members are named by the part of their
+//! path that differs.
 
 use super::SideInput;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::path::PathBuf;
 
-/// Members that are named one by one.
-const MOST: usize = 3;
+/// Maximum number of members listed individually.
+const MAX_LISTED: usize = 3;
 
-/// The names of the runs of both sides. Runs are numbered through, those of the first side first.
+/// The names of the runs of both sides. Runs are numbered consecutively, those of the first side first.
 #[derive(Debug, Clone)]
 pub(super) struct Names([SideNames; 2]);
 
@@ -24,16 +24,16 @@ impl Names {
     pub(super) fn of(inputs: [&SideInput; 2]) -> Self {
         Self(inputs.map(|input| SideNames {
             label: input.label.clone(),
-            members: told_apart(&input.folders),
+            members: distinguishing_parts(&input.folders),
         }))
     }
 
-    /// What the sides are called.
+    /// The labels of the sides.
     pub(super) fn labels(&self) -> [&str; 2] {
         self.0.each_ref().map(|side| side.label.as_str())
     }
 
-    /// What the runs of each side are called within it.
+    /// The names of the runs within each side.
     pub(super) fn members(&self) -> [&[String]; 2] {
         self.0.each_ref().map(|side| side.members.as_slice())
     }
@@ -43,7 +43,7 @@ impl Names {
         self.members().iter().any(|members| members.len() > 1)
     }
 
-    /// Which runs must have something, after its name.
+    /// Where a file is required: `of every run` or `on both sides`.
     pub(super) fn everywhere(&self) -> &'static str {
         if self.has_members() {
             "of every run"
@@ -52,7 +52,7 @@ impl Names {
         }
     }
 
-    /// Runs in a sentence: `present`, `m1 and m2 of present`, `all 4 members of present and warmer`.
+    /// Formats runs for a sentence: `present`, `m1 and m2 of present`, `all 4 members of present and warmer`.
     pub(super) fn who(&self, runs: &[usize]) -> String {
         let mut said = Vec::new();
         let mut before = 0;
@@ -69,7 +69,7 @@ impl Names {
         listed(&said)
     }
 
-    /// Each value; where a side has several runs with those that have it.
+    /// Formats each value; if a side has several runs, with the runs that have it.
     pub(super) fn each<T: Display>(&self, groups: &[(T, Vec<usize>)]) -> Vec<String> {
         let each = groups.iter().map(|(value, runs)| {
             if self.has_members() {
@@ -88,18 +88,18 @@ impl SideNames {
         match (self.members.len(), members.len()) {
             (1, _) => label.clone(),
             (all, some) if all == some => format!("all {all} members of {label}"),
-            // One more is as short as its number.
-            (_, some) if some <= MOST + 1 => format!("{} of {label}", listed(members)),
+            // A single further name is as short as its count.
+            (_, some) if some <= MAX_LISTED + 1 => format!("{} of {label}", listed(members)),
             (_, some) => format!(
                 "{} and {} more members of {label}",
-                members[..MOST].join(", "),
-                some - MOST
+                members[..MAX_LISTED].join(", "),
+                some - MAX_LISTED
             ),
         }
     }
 }
 
-/// Values that are alike, in the order of the first run that has one, with all runs that have it.
+/// Groups equal values, ordered by the first run with each value, and lists the runs of each group.
 pub(crate) fn grouped<T>(
     values: impl IntoIterator<Item = (usize, T)>,
     alike: impl Fn(&T, &T) -> bool,
@@ -124,14 +124,14 @@ pub(crate) fn listed(words: &[impl AsRef<str>]) -> String {
     }
 }
 
-/// The parts of each folder's path between those with which all begin and those with which all end.
-fn told_apart(folders: &[PathBuf]) -> Vec<String> {
+/// The part of each folder's path between the common beginning and the common end.
+fn distinguishing_parts(folders: &[PathBuf]) -> Vec<String> {
     let parts: Vec<Vec<&OsStr>> = folders.iter().map(|f| f.iter().collect()).collect();
     let Some(first) = parts.first() else {
         return Vec::new();
     };
     let shortest = parts.iter().map(Vec::len).min().unwrap_or(0);
-    // Something is left of each.
+    // Every name keeps at least one part.
     let most = shortest.saturating_sub(1);
     let lead = (0..most)
         .take_while(|&at| parts.iter().all(|path| path[at] == first[at]))
@@ -148,8 +148,8 @@ fn told_apart(folders: &[PathBuf]) -> Vec<String> {
     parts.iter().map(between).collect()
 }
 
-/// The folder that holds all of these, as they are written; of one that folder.
-pub(super) fn folder_of_all(folders: &[PathBuf]) -> PathBuf {
+/// The deepest common parent folder, as written; for one folder, the folder itself.
+pub(super) fn common_folder(folders: &[PathBuf]) -> PathBuf {
     let shared = |all: PathBuf, folder: &PathBuf| -> PathBuf {
         let pairs = all.iter().zip(folder.iter());
         pairs
@@ -195,8 +195,8 @@ mod tests {
             (&["only/events"], &["events"], "only/events"),
         ] {
             let folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
-            assert_eq!(told_apart(&folders), names, "{folders:?}");
-            assert_eq!(folder_of_all(&folders), Path::new(holder), "{folders:?}");
+            assert_eq!(distinguishing_parts(&folders), names, "{folders:?}");
+            assert_eq!(common_folder(&folders), Path::new(holder), "{folders:?}");
         }
     }
 

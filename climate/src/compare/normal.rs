@@ -1,8 +1,8 @@
-//! The normal and Student's t distribution, as far as intervals need them.
+//! The normal and Student's t distribution.
 
 use std::f64::consts::PI;
 
-/// Probability that a standard normal number is below `x`.
+/// Probability that a standard normal variable is below `x`.
 ///
 /// # Source
 /// Hart 1968, algorithm 5666, as written down by West 2005, "Better approximations to cumulative normal functions";
@@ -43,7 +43,7 @@ pub fn normal_cdf(x: f64) -> f64 {
     if x > 0.0 { 1.0 - tail } else { tail }
 }
 
-/// The standard normal number with this probability below it; infinite for 0 and 1.
+/// The quantile of the standard normal distribution; infinite for 0 and 1.
 pub(crate) fn normal_quantile(probability: f64) -> f64 {
     if probability <= 0.0 || probability >= 1.0 {
         return if probability <= 0.0 {
@@ -55,8 +55,7 @@ pub(crate) fn normal_quantile(probability: f64) -> f64 {
     bisect(-40.0, 40.0, |x| normal_cdf(x) < probability)
 }
 
-/// The number that the absolute value of Student's t with some degrees of freedom exceeds with probability
-/// `1 - inside`.
+/// The limit that |t| exceeds with probability `1 - inside`, for Student's t with some degrees of freedom.
 ///
 /// # Source
 /// The finite series of Abramowitz and Stegun 1964, 26.7.3 and 26.7.4.
@@ -65,7 +64,7 @@ pub fn student_limit(inside: f64, degrees: usize) -> f64 {
     bisect(0.0, 1e4, |t| student_inside(t, degrees) < inside)
 }
 
-/// Probability that |t| stays below a number.
+/// Probability that |t| is below a number.
 fn student_inside(t: f64, degrees: usize) -> f64 {
     let angle = (t / (degrees as f64).sqrt()).atan();
     let (sine, square) = (angle.sin(), angle.cos().powi(2));
@@ -85,7 +84,7 @@ fn student_inside(t: f64, degrees: usize) -> f64 {
     }
 }
 
-/// Where `below` turns from true to false.
+/// The point at which `below` changes from true to false.
 fn bisect(mut low: f64, mut high: f64, below: impl Fn(f64) -> bool) -> f64 {
     for _ in 0..100 {
         let middle = 0.5 * (low + high);

@@ -1,18 +1,17 @@
-//! Which months and years of one run count, and what is said of those that do not: of a comparison's runs, and of the
-//! run whose trends are found.
+//! The months and years of one run that count, and notes on those that do not; for comparisons and trends.
 
 use super::words::{month_name, months as in_words, years_in_words};
 use super::{Coverage, Selection, SideOptions, Years};
 use crate::error::{ClimateError, Result};
 use std::collections::BTreeSet;
 
-/// Years left out that are named one by one.
-const MOST: usize = 5;
+/// Maximum number of omitted years listed individually.
+const MAX_LISTED: usize = 5;
 
-/// The months of a run that can count, in ascending order: those wanted, or those that it has if none is wanted.
+/// The usable months of a run, ascending: the requested ones, or all complete ones if none are requested.
 ///
 /// # Errors
-/// [`ClimateError::Period`] if it has none, or lacks one of those wanted.
+/// [`ClimateError::Period`] if the run has no complete month, or lacks a requested one.
 pub(crate) fn months_of(run: &Coverage, wanted: &[i64]) -> Result<Vec<i64>> {
     let found = run.seasons();
     let wanted: BTreeSet<i64> = wanted.iter().copied().collect();
@@ -34,8 +33,7 @@ pub(crate) fn months_of(run: &Coverage, wanted: &[i64]) -> Result<Vec<i64>> {
     })
 }
 
-/// Notes what a year is called that does not begin with January, and that years part a season where the months go on
-/// from the end of one year into the next.
+/// Notes the naming of years that do not begin in January, and years that split a season at their boundary.
 pub(crate) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
     let first = month_name(selection.year_start);
     if selection.year_start != 1 {
@@ -55,7 +53,7 @@ pub(crate) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
 /// The years of a run that count, and those that do not.
 ///
 /// # Errors
-/// [`ClimateError::Period`] if none counts.
+/// [`ClimateError::Period`] if no year counts.
 pub(crate) fn years_of(run: &Coverage, options: &SideOptions) -> Result<Years> {
     let years = run.years(&options.selection, options.range);
     if !years.used.is_empty() {
@@ -72,7 +70,7 @@ pub(crate) fn years_of(run: &Coverage, options: &SideOptions) -> Result<Years> {
     })
 }
 
-/// What is said of the used years of some tables of which these have no row; `None` where there is none.
+/// A note on used years without any row in the tables; `None` if there are none.
 pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> Option<String> {
     (!without.is_empty()).then(|| {
         format!(
@@ -83,12 +81,12 @@ pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> O
     })
 }
 
-/// Which of the years of a run do not count, and why, with the advice that more would if they began with another month.
+/// The years of a run that do not count, with reasons, and advice if more would count with another first month.
 pub(crate) fn left_out(run: &Coverage, options: &SideOptions, years: &Years) -> String {
-    let listed: Vec<String> = (years.left_out.iter().take(MOST))
+    let listed: Vec<String> = (years.left_out.iter().take(MAX_LISTED))
         .map(|(year, reason)| format!("{year} ({reason})"))
         .collect();
-    let more = match years.left_out.len().saturating_sub(MOST) {
+    let more = match years.left_out.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
@@ -96,8 +94,8 @@ pub(crate) fn left_out(run: &Coverage, options: &SideOptions, years: &Years) -> 
     format!("{}{more}.{better}", listed.join(", "))
 }
 
-/// A sentence on the month that years must begin with so that more than `used` of them are whole, if there is one: many
-/// runs begin with December.
+/// A sentence on the first month with which more than `used` years are complete, if there is one; many runs begin in
+/// December.
 fn better_start(run: &Coverage, options: &SideOptions, used: usize) -> String {
     if !options.selection.whole_year() {
         return String::new();
@@ -109,7 +107,7 @@ fn better_start(run: &Coverage, options: &SideOptions, used: usize) -> String {
         };
         run.years(&selection, options.range).used.len()
     };
-    // Of equally good months the first.
+    // On ties the first month wins.
     let best = (1..=12).map(|start| (whole(start), start)).rev();
     match best.max_by_key(|(years, _)| *years) {
         Some((years, start)) if years > used => format!(

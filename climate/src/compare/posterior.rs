@@ -1,42 +1,42 @@
-//! Which distributions of extremes the maxima of a few years leave possible.
+//! The posterior distribution of extreme value parameters, given the maxima of a few years.
 
 use crate::compare::return_level::{Gev, l_moments};
 use rand::Rng;
 use rayon::prelude::*;
 
-/// Cells of the grid along the shape, the logarithm of the scale, and the location.
+/// Number of grid cells along the shape, the logarithm of the scale, and the location.
 const CELLS: [usize; 3] = [15, 15, 11];
-/// Shapes beyond these have no probability: maxima of numbers that are equally probable up to a largest one have -1, and
-/// from 0.5 on the variance is infinite.
+/// Shapes outside this range have probability 0. At -1, maxima are uniformly distributed up to a largest value; from
+/// 0.5 the variance is infinite.
 const SHAPES: [f64; 2] = [-1.0, 0.5];
 /// Standard deviation of the prior of the shape.
 const PRIOR: f64 = 0.25;
 
 /// The posterior distribution of the three parameters of a generalised extreme value distribution, on a grid around the
-/// fit by L-moments that is as wide as so many maxima need.
+/// fit by L-moments. The width of the grid depends on the number of maxima.
 ///
-/// Location and logarithm of the scale have a flat prior: if the shape ξ were known, intervals of levels would hold the
-/// true one exactly as often as they say, of any number of maxima. The shape has a normal prior around 0: a few maxima say
-/// next to nothing about it, and without a prior they allow tails that no wind, pressure or area has.
+/// Location and logarithm of the scale have a flat prior: for a known shape ξ, intervals of levels then have exact
+/// coverage for any number of maxima. The shape has a normal prior around 0: a few maxima contain almost no information
+/// on it, and without a prior they allow tails that no wind, pressure or area has.
 ///
 /// # Source
-/// A prior for the shape alone: Martins and Stedinger 2000, Water Resour. Res. 36, 737-744, whose own one is for floods
-/// and prefers heavy tails. Exact intervals of location-scale families: Severini, Mukerjee and Ghosh 2002, Biometrika 89,
+/// A prior for the shape only: Martins and Stedinger 2000, Water Resour. Res. 36, 737-744; theirs is for floods and
+/// prefers heavy tails. Exact intervals of location-scale families: Severini, Mukerjee and Ghosh 2002, Biometrika 89,
 /// 952-957.
 pub(crate) struct Posterior {
-    /// The middle of each cell.
+    /// The centre of each cell.
     cells: Vec<Gev>,
-    /// The sum of the probabilities of the cells up to each, times a constant.
+    /// Cumulative probabilities of the cells, times a constant.
     sums: Vec<f64>,
-    /// How wide cells are in shape, logarithm of the scale, and location divided by the scale.
+    /// Cell widths in shape, logarithm of the scale, and location divided by the scale.
     widths: [f64; 3],
 }
 
 impl Posterior {
-    /// The posterior after maxima that ascend; `None` where [`Gev::fit`] has none.
+    /// Computes the posterior from ascending maxima; `None` if [`Gev::fit`] fails.
     pub(crate) fn of(sorted: &[f64]) -> Option<Self> {
         let fit = Gev::fit(sorted)?;
-        // Standard errors are about this for location and scale of 1, and for the shape.
+        // Approximate standard error of location and scale, for a scale of 1, and of the shape.
         let error = 1.0 / (sorted.len() as f64).sqrt();
         let middle = fit.shape.clamp(SHAPES[0] + 0.1, SHAPES[1] - 0.1);
         let least = (middle - 5.0 * error).max(SHAPES[0]);
@@ -53,7 +53,7 @@ impl Posterior {
             let base = Gev::of_l_moments(moments, at(index, least, widths[0]));
             let mut found = Vec::with_capacity(scales * locations);
             for step in 0..scales {
-                // Scales of a few maxima are skewed: more of them are possible above.
+                // The scale of a few maxima has a skewed distribution, so the grid extends further upwards.
                 let scale = base.scale * at(step, -4.5 * error, widths[1]).exp();
                 for step in 0..locations {
                     let cell = Gev {
@@ -88,7 +88,7 @@ impl Posterior {
         })
     }
 
-    /// One of the possible distributions: a cell by its probability, and any place in it.
+    /// Draws a distribution: a cell by its probability, and a uniform point within it.
     pub(crate) fn draw(&self, random: &mut impl Rng) -> Gev {
         let last = self.cells.len() - 1;
         let wanted = random.random::<f64>() * self.sums[last];
@@ -105,7 +105,7 @@ impl Posterior {
     }
 }
 
-/// The logarithm of a cell's probability but for a constant.
+/// The logarithm of a cell's probability, up to a constant.
 fn log_density(cell: &Gev, sorted: &[f64]) -> f64 {
     let standard = |value: f64| (value - cell.location) / cell.scale;
     let is_possible = |value: f64| 1.0 + cell.shape * standard(value) > 0.0;
@@ -114,7 +114,7 @@ fn log_density(cell: &Gev, sorted: &[f64]) -> f64 {
         return f64::NEG_INFINITY;
     }
     let prior = -0.5 * (cell.shape / PRIOR).powi(2);
-    // The density of each maximum is divided by the scale, and cells are wide in location as the scale.
+    // The density of each maximum is divided by the scale; the width of cells in location is proportional to it.
     let scales = (sorted.len() as f64 - 1.0) * cell.scale.ln();
     let of_maxima = sorted.iter().map(|value| {
         let z = standard(*value);
@@ -137,7 +137,7 @@ mod tests {
         31.0, 34.0, 35.0, 37.0, 38.0, 40.0, 41.0, 43.0, 46.0, 48.0, 53.0, 60.0,
     ];
 
-    /// Those that a level is above in 2.5, 50 and 97.5 % of 20,000 draws.
+    /// The 2.5, 50 and 97.5 % quantiles of a return level over 20,000 draws.
     fn ends(maxima: &[f64], years: f64) -> [f64; 3] {
         let posterior = Posterior::of(maxima).unwrap();
         let mut random = stream(5, "posterior", &[]);
@@ -155,8 +155,9 @@ mod tests {
 
     #[test]
     fn a_few_cells_are_as_good_as_a_million() {
-        // By numpy, on 119 shapes from -0.9875 to 0.4875, 90 scales from 2 to 40 and 160 locations from 15 to 70. Places in
-        // the cells widen intervals by up to 1 %, and ends of 20,000 draws have standard errors of up to 0.5 %.
+        // Reference: numpy, with 119 shapes from -0.9875 to 0.4875, 90 scales from 2 to 40 and 160 locations from 15 to
+        // 70. Drawing within cells widens intervals by up to 1 %, and ends of 20,000 draws have standard errors of up
+        // to 0.5 %.
         for (years, expected) in [(5.0, [42.92, 49.09, 59.92]), (20.0, [50.51, 59.70, 85.50])] {
             for (found, expected) in ends(&MAXIMA, years).into_iter().zip(expected) {
                 let off: f64 = found / expected - 1.0;
@@ -182,7 +183,7 @@ mod tests {
         assert!(Posterior::of(&MAXIMA[..9]).is_none());
         assert!(Posterior::of(&[7.0; 30]).is_none());
         assert!(Posterior::of(&[f64::NAN; 30]).is_none());
-        // Shapes of these are beyond all that are thought possible.
+        // The fitted shapes of these maxima are outside the range of the grid.
         let heavy: Vec<f64> = (0..15).map(|k| f64::from(k).exp()).collect();
         let light: Vec<f64> = (0..15).map(|k| -f64::from(14 - k).exp()).collect();
         for maxima in [heavy, light] {

@@ -1,12 +1,12 @@
-//! The smallest p that a test of so few years can give, and so what it can find at all.
+//! The smallest p-value that a test with few years can reach, and the resulting detection limits.
 
-use crate::compare::levels::MOST_DRAWS;
+use crate::compare::levels::MAX_FITTED_DRAWS;
 use crate::compare::{
     ChangeRow, Comparison, DRAWS, Design, DrawOptions, Group, MapSummary, Unit, false_rate,
     in_percent,
 };
 
-/// Where the rows of each family are from, by [`Group::family`].
+/// The rows of each family, by [`Group::family`].
 const FAMILIES: [&str; Group::FAMILIES] = [
     "rows of the whole",
     "rows of hemispheres and basins",
@@ -14,8 +14,9 @@ const FAMILIES: [&str; Group::FAMILIES] = [
     "rows of seasons of hemispheres and basins",
 ];
 
-/// The smallest p of a test that deals so many blocks to two sides, or the two of each pair: that of the one deal as it
-/// is, and of its mirror image where the sides are of one size; at least one of the deals that are made.
+/// The smallest p of a test that permutes this many blocks between two sides, or within pairs: the probability of the
+/// actual assignment, and of its mirror image if both sides have the same size, but at least that of one of the
+/// permutations made.
 pub(crate) fn least_p(unit: Unit, (a, b): (usize, usize), draws: usize) -> f64 {
     let deals: f64 = match unit {
         Unit::Pair => 2f64.powi(a as i32),
@@ -25,10 +26,10 @@ pub(crate) fn least_p(unit: Unit, (a, b): (usize, usize), draws: usize) -> f64 {
     (as_far / deals).max(1.0 / (draws as f64 + 1.0))
 }
 
-/// How many of so many tests must have the smallest p, so that those are significant after correction; `None` if not
-/// even all are enough.
+/// How many of these tests must have the smallest p for them to be significant after correction; `None` if even all are
+/// too few.
 fn needed(least: f64, tests: usize, rate: f64) -> Option<usize> {
-    // As Benjamini and Hochberg adjust: the largest of equal p values has the rank of their number.
+    // As in Benjamini and Hochberg: the rank of equal p-values is that of the last of them.
     (1..=tests).find(|&rank| least * tests as f64 / (rank as f64) < rate)
 }
 
@@ -38,12 +39,12 @@ impl Comparison {
         least_p(self.unit, (self.a.blocks, self.b.blocks), self.draws.draws)
     }
 
-    /// Whether no change can be significant, however large it is.
+    /// Whether no change can be significant, however large.
     pub(crate) fn is_blind(&self) -> bool {
         self.least_p() >= false_rate(self.draws.confidence)
     }
 
-    /// What there are too few of where no change can be significant: units, such as `years`, or `resamples`.
+    /// What is too scarce if no change can be significant: units, such as `years`, or `resamples`.
     pub(crate) fn too_few(&self) -> &'static str {
         let with_all = least_p(self.unit, (self.a.blocks, self.b.blocks), usize::MAX);
         if with_all < false_rate(self.draws.confidence) {
@@ -54,7 +55,7 @@ impl Comparison {
     }
 }
 
-/// What a reader must know where a change in one row alone cannot be significant.
+/// The caveat if a change in a single row cannot be significant.
 pub(super) fn note(
     unit: Unit,
     blocks: (usize, usize),
@@ -103,18 +104,18 @@ pub(super) fn note(
     })
 }
 
-/// What a reader must know where intervals of so high a confidence end beyond all draws: then they hold the truth less
-/// often than they say. `has_drawn_levels` if bands of return levels are made of draws of blocks.
+/// The caveat if intervals at this confidence end beyond the outermost resample, so that their coverage is too low.
+/// `has_drawn_levels` says whether bands of return levels use resampled blocks.
 pub(super) fn note_ends(design: &Design, has_drawn_levels: bool) -> Option<String> {
     let options = design.options();
     let all = ("intervals", options.draws);
     let levels = (
         "intervals and bands of return levels",
-        options.draws.min(MOST_DRAWS),
+        options.draws.min(MAX_FITTED_DRAWS),
     );
-    let told = [Some(all), has_drawn_levels.then_some(levels)];
+    let candidates = [Some(all), has_drawn_levels.then_some(levels)];
     let short = |(_, draws): &(&str, usize)| design.has_draws() && !design.reaches_ends(*draws);
-    let (what, draws) = told.into_iter().flatten().find(short)?;
+    let (what, draws) = candidates.into_iter().flatten().find(short)?;
     let enough = (0.5 / design.tail()).ceil();
     let advice = if draws == options.draws && enough <= *DRAWS.end() as f64 {
         format!("`--resamples {enough}` and more reach them, and so does a lower `--confidence`")
@@ -134,13 +135,13 @@ mod tests {
 
     #[test]
     fn the_smallest_p_is_that_of_the_deal_itself() {
-        // 252 ways to deal ten years to two fives, 462 to deal eleven.
+        // 252 ways to split ten years into two fives, 462 to split eleven.
         let of_years = |blocks| least_p(Unit::Year, blocks, 10_000);
         assert!((of_years((5, 5)) - 2.0 / 252.0).abs() < 1e-15);
         assert!((of_years((5, 6)) - 1.0 / 462.0).abs() < 1e-15);
         assert!((of_years((6, 5)) - 1.0 / 462.0).abs() < 1e-15);
         assert_eq!(of_years((30, 30)), 1.0 / 10_001.0);
-        // Six pairs can each be swapped or not.
+        // Each of six pairs can be swapped or not.
         assert_eq!(least_p(Unit::Pair, (6, 6), 10_000), 2.0 / 64.0);
         assert_eq!(least_p(Unit::Pair, (30, 30), 10_000), 1.0 / 10_001.0);
     }
@@ -171,7 +172,7 @@ mod tests {
             };
             note_ends(&Design::new(blocks, options).unwrap(), has_levels)
         };
-        // 2e-4 of the draws are below an interval of 99.9 %.
+        // 0.05 % of the resamples are below an interval of 99.9 %.
         let said = say((30, 30), 1000, 0.999, true).unwrap();
         let begin = "The intervals of 99.9 % should end beyond all 1000 resamples";
         assert!(
@@ -182,7 +183,7 @@ mod tests {
         let said = say((30, 30), 10_000, 0.999, true).unwrap();
         assert!(said.contains("levels of 99.9 % should end beyond all 2000"));
         assert!(!said.contains("--resamples"), "{said}");
-        // Of five years no number of draws does.
+        // With five years no number of resamples is enough.
         let said = say((5, 5), 10_000, 0.9999, false).unwrap();
         assert!(!said.contains("--resamples"), "{said}");
         assert_eq!(say((5, 5), 10_000, 0.95, true), None);
@@ -218,7 +219,7 @@ mod tests {
             "{said}"
         );
         assert!(of((5, 5), 0.995).unwrap().contains("nothing can be"));
-        // Of 249 resamples the smallest p is 0.004, which is not below 0.004.
+        // With 249 resamples the smallest p is 0.004, which is not below 0.004.
         let few = DrawOptions {
             draws: 249,
             confidence: 0.996,

@@ -1,4 +1,4 @@
-//! A comparison read back from the files that it wrote.
+//! Reads a comparison from its files.
 
 use crate::compare::{Comparison, MapChange, MapQuantity};
 use crate::error::{ClimateError, Result};
@@ -7,20 +7,20 @@ use squall_data::archive::on_library_thread;
 use squall_data::{Class, DataError};
 use std::path::Path;
 
-/// The file that says that a folder is a comparison: removed before the others are written, and written after them.
+/// The file that marks a folder as a comparison. It is removed before the others are written, and written after them.
 pub(super) const NUMBERS: &str = "changes.json";
 
 impl Comparison {
-    /// Whether a folder was written by [`Self::write`].
+    /// Whether a folder contains a comparison written by [`Self::write`].
     pub fn is_in(folder: impl AsRef<Path>) -> bool {
         folder.as_ref().join(NUMBERS).is_file()
     }
 
-    /// The comparison that [`Self::write`] wrote into a folder, with its maps.
+    /// Reads a comparison written by [`Self::write`], with its maps.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if `changes.json` or `maps.nc` cannot be read; [`ClimateError::Invalid`], naming the
-    /// file, if it is not what this version writes.
+    /// file, if its format is not that of this version.
     pub fn read(folder: impl AsRef<Path>) -> Result<Self> {
         let folder = folder.as_ref();
         let path = folder.join(NUMBERS);
@@ -43,7 +43,7 @@ impl Comparison {
     }
 }
 
-/// The maps of a file, in the order in which they were written; a class of a map without any value was never there.
+/// The maps of a file, in the order in which they were written. A class without any value was not compared.
 fn maps(path: &Path) -> std::result::Result<Vec<MapChange>, netcdf::Error> {
     let file = netcdf::open(path)?;
     let mut found = Vec::new();

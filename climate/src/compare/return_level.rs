@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Fewer annual maxima than this do not fix three parameters.
+/// Minimum number of annual maxima for a fit of three parameters.
 pub const MIN_MAXIMA: usize = 10;
 
 /// A generalised extreme value distribution.
@@ -12,16 +12,17 @@ pub struct Gev {
     pub location: f64,
     /// Scale, in the unit of the maxima; above 0.
     pub scale: f64,
-    /// Shape ξ: above 0 the tail is heavy, below 0 there is a largest value.
+    /// Shape ξ: the tail is heavy if positive, bounded if negative.
     pub shape: f64,
 }
 
 impl Gev {
-    /// The distribution with the L-moments of maxima that ascend; `None` for fewer than [`MIN_MAXIMA`] or equal values.
+    /// Fits the distribution to ascending maxima by L-moments; `None` for fewer than [`MIN_MAXIMA`] maxima or equal
+    /// values.
     ///
     /// # Source
-    /// Hosking, Wallis and Wood 1985, Technometrics 27, 251-261 (there k = -ξ): the approximation of k by τ₃, error
-    /// below 9e-4 for |τ₃| < 0.5. L-moments with the unbiased estimators of Hosking 1990.
+    /// Hosking, Wallis and Wood 1985, Technometrics 27, 251-261 (there k = -ξ): the approximation of k from τ₃, with an
+    /// error below 9e-4 for |τ₃| < 0.5. L-moments by the unbiased estimators of Hosking 1990.
     pub(crate) fn fit(sorted: &[f64]) -> Option<Self> {
         if sorted.len() < MIN_MAXIMA {
             return None;
@@ -37,7 +38,7 @@ impl Gev {
         (fitted.scale.is_finite() && fitted.scale > 0.0).then_some(fitted)
     }
 
-    /// The distribution of this shape with the first two of these L-moments.
+    /// The distribution with this shape and the first two of these L-moments.
     pub(crate) fn of_l_moments([mean, l2, _]: [f64; 3], shape: f64) -> Self {
         let k = -shape;
         let (scale, location) = if k.abs() < 1e-6 {
@@ -55,7 +56,7 @@ impl Gev {
         }
     }
 
-    /// The value that a share `probability` of the years stays below.
+    /// The value that a fraction `probability` of years stays below.
     pub fn quantile(&self, probability: f64) -> f64 {
         let y = -(-probability.ln()).ln();
         if self.shape.abs() < 1e-9 {
@@ -64,8 +65,8 @@ impl Gev {
         self.location + self.scale * ((self.shape * y).exp() - 1.0) / self.shape
     }
 
-    /// The value that is exceeded once in `years` on average, where only a share of the years has a maximum: the
-    /// probability is that among such years. `None` where so few have one that no value is exceeded so often.
+    /// The value exceeded once in `years` years on average. Only a fraction `share` of years has a maximum, and the
+    /// distribution describes those years. `None` if they are too rare for any value to be exceeded that often.
     pub fn return_level(&self, years: f64, share: f64) -> Option<f64> {
         let such_years = years * share;
         (such_years > 1.0).then(|| self.quantile(1.0 - 1.0 / such_years))
@@ -87,7 +88,7 @@ pub(crate) fn l_moments(sorted: &[f64]) -> [f64; 3] {
     [b0, l2, (6.0 * b2 - 6.0 * b1 + b0) / l2]
 }
 
-/// The gamma function (Lanczos, g = 7, nine terms; good to 1e-14).
+/// The gamma function (Lanczos, g = 7, nine terms; accurate to 1e-14).
 fn gamma(x: f64) -> f64 {
     use std::f64::consts::PI;
     const TERMS: [f64; 9] = [
@@ -166,7 +167,7 @@ mod tests {
         };
         let level = gev.return_level(20.0, 1.0).unwrap();
         assert!((below(level) - 0.95).abs() < 1e-12);
-        // Of 100 years 40 have an event, and in 5 of these 40 it is above the level.
+        // 40 of 100 years have an event, which exceeds the level in 5 of them.
         let level = gev.return_level(20.0, 0.4).unwrap();
         assert!((0.4 * (1.0 - below(level)) - 0.05).abs() < 1e-12);
         assert_eq!(gev.return_level(2.0, 0.5), None);

@@ -1,19 +1,19 @@
-//! A number computed from blocks of years, and the same from any draw of them.
+//! A statistic computed from blocks of years, or from any resample of them.
 
 use crate::compare::weights::Weights;
 use std::collections::HashSet;
 
-/// A number that follows from some blocks of years.
+/// A statistic of blocks of years.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Statistic {
-    /// A sum over the blocks divided by another one: counts by years, or values by events.
+    /// A sum over the blocks divided by another sum, such as counts by years, or values by events.
     Ratio {
         /// For each block.
         numerator: Vec<f64>,
         /// For each block.
         denominator: Vec<f64>,
     },
-    /// A quantile of all values of the blocks: the smallest value that a share of them does not exceed.
+    /// A quantile of all values in the blocks: the smallest value not exceeded by a share of them.
     Quantile {
         /// The share, 0 to 1.
         share: f64,
@@ -25,7 +25,7 @@ pub enum Statistic {
 }
 
 impl Statistic {
-    /// A rate for each block: counts and the years (or other exposure) that they were counted in.
+    /// A rate: counts per block, and the years (or other exposure) in which they were counted.
     pub fn ratio(numerator: Vec<f64>, denominator: Vec<f64>) -> Self {
         Self::Ratio {
             numerator,
@@ -33,7 +33,7 @@ impl Statistic {
         }
     }
 
-    /// A quantile of values, each given with its block; values that are not numbers are left out.
+    /// A quantile of values, each with its block; non-finite values are dropped.
     pub fn quantile(share: f64, mut values: Vec<(f64, u32)>, blocks: usize) -> Self {
         values.retain(|(value, block)| value.is_finite() && (*block as usize) < blocks);
         values.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -52,7 +52,7 @@ impl Statistic {
         }
     }
 
-    /// Number of blocks that the number is taken over: those with events, for a mean or a quantile over events.
+    /// Number of blocks with data: for a mean or a quantile over events, those with events.
     pub fn known_blocks(&self) -> usize {
         match self {
             Self::Ratio { denominator, .. } => denominator.iter().filter(|d| **d > 0.0).count(),
@@ -63,13 +63,13 @@ impl Statistic {
         }
     }
 
-    /// The number of the sample as it is; `None` where it is not defined, as a mean over no events.
+    /// The statistic of the original sample; `None` if undefined, such as a mean over no events.
     pub fn value(&self) -> Option<f64> {
         let value = self.of_draws(&Weights::once(self.blocks()))[0];
         value.is_finite().then_some(value)
     }
 
-    /// The number for each draw; not finite where it is not defined.
+    /// The statistic of each resample; non-finite if undefined.
     pub(crate) fn of_draws(&self, weights: &Weights) -> Vec<f64> {
         match self {
             Self::Ratio {
@@ -96,12 +96,12 @@ impl Statistic {
         }
     }
 
-    /// Both samples as one, the blocks of `other` after those of `self`; `None` if they are of different kinds.
+    /// Joins two samples, with the blocks of `other` after those of `self`; `None` if they are of different kinds.
     pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
         Self::concat([self, other])
     }
 
-    /// Samples of one kind as one, their blocks one after the other; `None` without any, or if their kinds differ.
+    /// Joins samples of one kind by appending their blocks; `None` if there are none or their kinds differ.
     pub(crate) fn concat<'a>(samples: impl IntoIterator<Item = &'a Self>) -> Option<Self> {
         let mut samples = samples.into_iter();
         let mut whole = samples.next()?.clone();
@@ -148,7 +148,7 @@ impl Statistic {
 
 /// The smallest value that at least `wanted` of the weight does not exceed.
 fn quantile(wanted: f64, values: &[(f64, u32)], weights: &[u16]) -> f64 {
-    // Sums of whole numbers are exact; the share's rounding must not move the rank.
+    // Sums of integers are exact; the rounding of the share must not shift the rank.
     let wanted = wanted - 1e-9;
     let mut below = 0u32;
     for (value, block) in values {

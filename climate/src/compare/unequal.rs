@@ -1,5 +1,4 @@
-//! Notes on what the tables of some runs hold and those of others lack: classes, values, tracks cut by a hole in the
-//! data.
+//! Notes on data that only some of the runs have: classes, values, tracks cut by a gap in the data.
 
 use super::names::{Names, grouped};
 use super::side::Ensemble;
@@ -7,32 +6,32 @@ use super::{Quantity, Side, words};
 use crate::track::{Pieces, note_of_pieces};
 use squall_data::Class;
 
-/// What is said of the lifetimes of pieces of rivers.
+/// Appended to the note on pieces of rivers.
 pub(crate) const NO_LIFETIME: &str = "Lifetimes leave them out.";
 
-/// Members whose years are listed.
-const MOST: usize = 5;
+/// Maximum number of members whose years are listed.
+const MAX_LISTED: usize = 5;
 
-/// All runs, those of the first side first.
+/// All runs with their numbers, those of the first side first.
 fn runs(sides: [&Ensemble; 2]) -> impl Iterator<Item = (usize, &Side)> {
     let runs = sides.into_iter().flat_map(|side| side.members());
     runs.enumerate()
 }
 
-/// The runs of which something does not hold.
+/// The runs for which `holds` is false.
 pub(super) fn lacking(sides: [&Ensemble; 2], holds: impl Fn(&Side) -> bool) -> Vec<usize> {
     let without = runs(sides).filter(|(_, run)| !holds(run));
     without.map(|(run, _)| run).collect()
 }
 
-/// Notes which classes that only boxes tell apart are compared, and which classes are not because a run's tables have no
-/// row of them.
+/// Notes which classes known only from boxes are compared, and which classes are not because the tables of a run have
+/// no rows of them.
 pub(super) fn note_classes(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     let all = runs(sides).count();
     let (mut both, mut some) = (Vec::new(), Vec::new());
     for class in Class::TRACKED {
         let plural = format!("{}s", class.name().replace('_', " "));
-        let without = lacking(sides, |run| run.tells(class));
+        let without = lacking(sides, |run| run.covers(class));
         match without.len() {
             0 if !Class::EVENTS.contains(&class) => both.push(plural),
             0 => {}
@@ -59,7 +58,7 @@ pub(super) fn note_classes(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec
     }
 }
 
-/// Notes how many tracks begin after a hole in the data.
+/// Notes how many tracks begin after a gap in the data.
 pub(super) fn note_continued(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     for (label, side) in names.labels().into_iter().zip(sides) {
         let continued = side.members().iter().map(|run| run.continued);
@@ -74,10 +73,10 @@ pub(super) fn note_continued(names: &Names, sides: [&Ensemble; 2], notes: &mut V
     }
 }
 
-/// Notes which share of the tracks of rivers are pieces, where rivers are compared.
+/// Notes which share of river tracks are pieces, if rivers are compared.
 pub(super) fn note_pieces(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     let class = Class::AtmosphericRiver;
-    if !sides.iter().all(|side| side.tells(class)) {
+    if !sides.iter().all(|side| side.covers(class)) {
         return;
     }
     let of = |(label, side): (&str, &Ensemble)| {
@@ -88,11 +87,11 @@ pub(super) fn note_pieces(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<
     notes.extend(note_of_pieces(&of).map(|note| format!("{note} {NO_LIFETIME}")));
 }
 
-/// Notes in which years numbers by year are unknown, because tracks or events lack the value that they are a sum of.
+/// Notes the years in which annual numbers are unknown because tracks or events lack the summed value.
 pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     let compared = |quantity: &Quantity| {
         let mut sides = sides.iter();
-        sides.all(|side| side.tells(quantity.about().class) && side.knows(*quantity))
+        sides.all(|side| side.covers(quantity.about().class) && side.knows(*quantity))
     };
     for ((label, members), side) in names.labels().into_iter().zip(names.members()).zip(sides) {
         note_partly_known(label, side, Quantity::all().filter(compared), notes);
@@ -102,7 +101,7 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
             let some = years.iter().any(|years| !years.is_empty());
             some.then_some((quantity as usize, years))
         });
-        // Those of one cause are unknown in the same years.
+        // Quantities with a common cause are unknown in the same years.
         for (years, quantities) in grouped(unknown, |a, b| a == b) {
             notes.push(format!(
                 "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",
@@ -115,7 +114,7 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
     }
 }
 
-/// Quantities by their places in [`Quantity::all`], as tables have them.
+/// The names in tables of quantities given by their indices in [`Quantity::all`].
 pub(crate) fn quantity_names(places: &[usize]) -> String {
     let all = Quantity::all().filter(|quantity| places.contains(&(*quantity as usize)));
     let names = all.map(|quantity| {
@@ -125,7 +124,7 @@ pub(crate) fn quantity_names(places: &[usize]) -> String {
     names.collect::<Vec<_>>().join(", ")
 }
 
-/// Years of the runs of a side: of its only run alone, or with the members that they are of.
+/// Years of the runs of a side; with member names if there are several runs.
 fn years_of_members(years: &[Vec<i64>], members: &[String]) -> String {
     if let [only] = years {
         return words::years_in_words(only);
@@ -134,13 +133,16 @@ fn years_of_members(years: &[Vec<i64>], members: &[String]) -> String {
         .filter(|(years, _)| !years.is_empty())
         .map(|(years, member)| format!("{} of {member}", words::years_in_words(years)))
         .collect();
-    match some.len().saturating_sub(MOST) {
+    match some.len().saturating_sub(MAX_LISTED) {
         0 => some.join("; "),
-        more => format!("{}; and of {more} more members", some[..MOST].join("; ")),
+        more => format!(
+            "{}; and of {more} more members",
+            some[..MAX_LISTED].join("; ")
+        ),
     }
 }
 
-/// Says which numbers by year count tracks or events without a value as none.
+/// Notes which annual numbers count tracks or events without a value as none.
 fn note_partly_known(
     label: &str,
     side: &Ensemble,
@@ -151,7 +153,7 @@ fn note_partly_known(
         let share = side.share_without(quantity)?;
         Some((quantity as usize, format!("{:.0} %", 100.0 * share)))
     });
-    // Those of one cause lack the same share.
+    // Quantities with a common cause lack the same share.
     for (share, quantities) in grouped(without, |a, b| a == b) {
         notes.push(format!(
             "Of {label} {share} of the tracks or events have no value for {}: they count as none.",

@@ -1,31 +1,31 @@
-//! The unit that bootstrap and permutation test resample: a year, a member of an ensemble, or a pair of members.
+//! The unit of resampling for bootstrap and permutation test: a year, a member of an ensemble, or a pair of members.
 
 use super::names::Names;
 use serde::{Deserialize, Serialize};
 
-/// Pairs that are named one by one.
-const MOST: usize = 5;
+/// Maximum number of pairs listed individually.
+const MAX_LISTED: usize = 5;
 
-/// What counts as independent of all others of its kind.
+/// The unit assumed independent of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
-    /// A year of a run, or a block of them: runs that differ in their weather alone.
+    /// A year of a run, or a block of years: for runs that differ only in their weather.
     #[default]
     Year,
-    /// A run with all its years: members that differ in more, such as models of which each side has others.
+    /// A run with all its years: for members that differ in more, such as different models on each side.
     Member,
-    /// A run of each side with all their years, the first with the first and so on: the same models on both sides.
+    /// A run of each side with all their years, paired in order: for the same models on both sides.
     Pair,
 }
 
 impl Unit {
-    /// Whether it is the year; then it is not in files.
+    /// Whether it is the year, which files omit.
     pub(super) fn is_year(&self) -> bool {
         *self == Self::Year
     }
 
-    /// What there are many or few of.
+    /// The plural of the unit.
     pub(super) fn plural(self) -> &'static str {
         match self {
             Self::Year => "years",
@@ -34,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// What a reader must know of sides with several runs, of each of which so many years are used.
+    /// The caveat for sides with several runs; `years` are the numbers of used years of each run.
     pub(super) fn note(self, names: &Names, years: [Vec<usize>; 2]) -> Option<String> {
         if !names.has_members() {
             return None;
@@ -58,7 +58,7 @@ impl Unit {
     }
 }
 
-/// How many members a side has, and how many years they have.
+/// Describes the members of a side and their numbers of years.
 fn of_side(label: &str, years: &[usize]) -> String {
     let (least, most) = (years.iter().min(), years.iter().max());
     let (least, most) = (least.copied().unwrap_or(0), most.copied().unwrap_or(0));
@@ -74,20 +74,20 @@ fn of_side(label: &str, years: &[usize]) -> String {
     }
 }
 
-/// Whether the two of some pair have other shares of the years of their sides: then what they have in common does not
-/// cancel.
+/// Whether the members of any pair have different shares of the years of their sides. What the pair has in common then
+/// does not cancel.
 fn are_uneven([a, b]: &[Vec<usize>; 2]) -> bool {
     let (of_a, of_b): (usize, usize) = (a.iter().sum(), b.iter().sum());
     a.iter().zip(b).any(|(a, b)| a * of_b != b * of_a)
 }
 
-/// Which members are pairs.
+/// Lists the pairs of members.
 fn pairs(names: &Names) -> String {
     let [a, b] = names.members();
-    let pairs: Vec<String> = (a.iter().zip(b).take(MOST))
+    let pairs: Vec<String> = (a.iter().zip(b).take(MAX_LISTED))
         .map(|(a, b)| format!("{a} with {b}"))
         .collect();
-    let more = match a.len().saturating_sub(MOST) {
+    let more = match a.len().saturating_sub(MAX_LISTED) {
         0 => String::new(),
         more => format!(" and {more} more"),
     };

@@ -1,34 +1,34 @@
-//! How often each block of years is drawn.
+//! Resampling weights of blocks of years.
 
 use rand::Rng;
 use rand::seq::SliceRandom;
 use squall_data::random::stream;
 
-/// How often each block is in each draw.
+/// The number of times each block occurs in each resample.
 #[derive(Debug, Clone)]
 pub(crate) struct Weights {
     blocks: usize,
     draws: usize,
-    /// Block after block: sums over blocks run along the draws.
+    /// Ordered by block, then draw, for sums over blocks.
     by_block: Vec<f32>,
-    /// Draw after draw: for what walks through sorted values.
+    /// Ordered by draw, then block, for passes over sorted values.
     by_draw: Vec<u16>,
 }
 
 impl Weights {
-    /// Every block once: the sample as it is.
+    /// Every block once: the original sample.
     pub(crate) fn once(blocks: usize) -> Self {
         Self::of(blocks, 1, vec![1; blocks])
     }
 
-    /// The sample without one block, for each block in turn.
+    /// Jackknife: the sample without one block, for each block in turn.
     pub(crate) fn each_left_out(blocks: usize) -> Self {
         let mut by_draw = vec![1; blocks * blocks];
         (0..blocks).for_each(|k| by_draw[k * blocks + k] = 0);
         Self::of(blocks, blocks, by_draw)
     }
 
-    /// As many blocks as there are, drawn with replacement; `side` names the stream.
+    /// Bootstrap: as many blocks as in the sample, drawn with replacement; `side` selects the random stream.
     pub(crate) fn bootstrap(blocks: usize, draws: usize, seed: u64, side: u64) -> Self {
         let mut random = stream(seed, "compare bootstrap", &[side]);
         let mut by_draw = vec![0u16; blocks * draws];
@@ -40,7 +40,7 @@ impl Weights {
         Self::of(blocks, draws, by_draw)
     }
 
-    /// Blocks of both sides mixed and dealt again: those of the first side, and the rest.
+    /// Permutation: the blocks of both sides, randomly reassigned. Returns the first side and the rest.
     pub(crate) fn permutation((a, b): (usize, usize), draws: usize, seed: u64) -> [Self; 2] {
         let mut random = stream(seed, "compare permutation", &[]);
         let all = a + b;
@@ -54,8 +54,8 @@ impl Weights {
         [Self::of(all, draws, first), Self::of(all, draws, rest)]
     }
 
-    /// Pairs of blocks, one of each side, dealt again within each pair: those of the first side, and the rest. The blocks
-    /// of both sides follow each other, as in [`Self::permutation`].
+    /// Permutation of pairs of blocks, randomly swapped within each pair. Returns the first side and the rest. The
+    /// blocks of both sides are concatenated, as in [`Self::permutation`].
     pub(crate) fn swapped(pairs: usize, draws: usize, seed: u64) -> [Self; 2] {
         let mut random = stream(seed, "compare pairs", &[]);
         let mut first = vec![0u16; 2 * pairs * draws];
@@ -95,12 +95,12 @@ impl Weights {
         self.draws
     }
 
-    /// How often each block is in one draw.
+    /// The weight of each block in one resample.
     pub(crate) fn draw(&self, index: usize) -> &[u16] {
         &self.by_draw[index * self.blocks..][..self.blocks]
     }
 
-    /// The sum over the blocks of weight times value, for each draw, into `sums`.
+    /// For each draw, computes the weighted sum of values over the blocks into `sums`.
     pub(crate) fn sums_into(&self, values: &[f64], sums: &mut Vec<f64>) {
         debug_assert_eq!(values.len(), self.blocks);
         sums.clear();
@@ -109,14 +109,14 @@ impl Weights {
             .iter()
             .zip(self.by_block.chunks_exact(self.draws.max(1)))
         {
-            // Cells of maps are mostly empty.
+            // Most map cells are empty.
             if *value != 0.0 {
                 (sums.iter_mut().zip(weights)).for_each(|(sum, w)| *sum += f64::from(*w) * value);
             }
         }
     }
 
-    /// As [`Self::sums_into`], in a vector of its own.
+    /// Like [`Self::sums_into`], but returns a new vector.
     pub(crate) fn sums(&self, values: &[f64]) -> Vec<f64> {
         let mut sums = Vec::new();
         self.sums_into(values, &mut sums);
@@ -164,7 +164,7 @@ mod tests {
             }
             ways.insert(a.to_vec());
         }
-        // Half of 2400, standard error 24.5; all 16 ways.
+        // Half of 2400, with a standard error of 24.5; all 16 combinations.
         assert!((1100..1300).contains(&stayed), "{stayed}");
         assert_eq!(ways.len(), 16);
         assert!(

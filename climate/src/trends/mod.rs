@@ -121,7 +121,7 @@ fn check(options: &TrendOptions) -> Result<()> {
 }
 
 /// Asked now and then from any thread: an error ends the work.
-type GoesOn<'a> = &'a (dyn Fn() -> Result<()> + Sync);
+type CancelCheck<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
 impl Plan {
     /// What is read, in words: folder, years, months.
@@ -143,13 +143,13 @@ impl Plan {
     }
 
     /// Reads the run and finds its trends. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
-    /// the work with an error. So may `goes_on`, which is asked before every trend, from any thread.
+    /// the work with an error. So may `check_cancelled`, which is asked before every trend, from any thread.
     ///
     /// # Errors
-    /// As [`Side::read`], and what `goes_on` and `progress` give.
+    /// As [`Side::read`], and what `check_cancelled` and `progress` give.
     pub fn run(
         self,
-        goes_on: &(dyn Fn() -> Result<()> + Sync),
+        check_cancelled: &(dyn Fn() -> Result<()> + Sync),
         mut progress: impl FnMut(usize) -> Result<()>,
     ) -> Result<Trends> {
         let side = Side::read(self.coverage, &self.options)?;
@@ -157,7 +157,12 @@ impl Plan {
         let mut notes = self.notes;
         notes::add(&self.input.label, &side, &mut notes);
         let selection = self.options.selection;
-        let mut trends = rows(&side, selection.whole_year(), self.confidence, goes_on)?;
+        let mut trends = rows(
+            &side,
+            selection.whole_year(),
+            self.confidence,
+            check_cancelled,
+        )?;
         adjust(&mut trends, self.confidence);
         let mut found = Trends {
             run: RunSummary::of(&self.input, &side),
@@ -182,7 +187,7 @@ fn rows(
     side: &Side,
     whole_year: bool,
     confidence: f64,
-    goes_on: GoesOn<'_>,
+    check_cancelled: CancelCheck<'_>,
 ) -> Result<Vec<TrendRow>> {
     let wanted: Vec<(Quantity, Group)> = notes::told(side)
         .filter(|quantity| side.knows(*quantity))
@@ -193,7 +198,7 @@ fn rows(
     wanted
         .par_iter()
         .map(|&(quantity, group)| {
-            goes_on()?;
+            check_cancelled()?;
             let values = yearly::by_year(&side.statistic(quantity, group));
             Ok::<_, ClimateError>(TrendRow::of(
                 (quantity, group),

@@ -10,7 +10,7 @@ use crate::track::note_of_pieces;
 
 /// The quantities of the classes that a run's tables cover.
 pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
-    Quantity::all().filter(move |quantity| side.tells(quantity.about().class))
+    Quantity::all().filter(move |quantity| side.covers(quantity.about().class))
 }
 
 /// Adds a note on years that do not count, one if no file says which times were analysed, and one on years without a

@@ -1,4 +1,4 @@
-//! Which years of a run are whole, and on which grid, in which calendar and by which rules it was made.
+//! The coverage of a run: its complete years, and the grid, calendar and rules with which it was made.
 
 mod stored;
 
@@ -13,58 +13,58 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use stored::StoredCoverage;
 
-/// A month with less than this share of its times is not whole.
+/// A month with less than this share of its times is incomplete.
 const WHOLE_MONTH: f64 = 0.95;
 
-/// When a run was analysed.
+/// The analysed times of a run.
 #[derive(Debug, Clone)]
 pub struct Coverage {
     /// The folder of the run.
     pub path: PathBuf,
     /// The calendar of the data.
     pub calendar: Calendar,
-    /// The grid of the masks, if it is known.
+    /// The grid of the masks, if known.
     pub grid: Option<LatLonGrid>,
-    /// Analysed times of each (year, month); days, if only the first and last time are known.
+    /// Number of analysed times of each (year, month); number of days if only the first and last time are known.
     pub months: BTreeMap<(i64, i64), f64>,
-    /// Times (or days) that a whole day has.
+    /// Times per complete day; 1 if days are counted.
     pub times_per_day: f64,
-    /// Whether times were counted, or only the first and last are known.
+    /// Whether times were counted; otherwise only the first and last are known.
     pub counted: bool,
-    /// Classes that were looked for at these times; none where nothing says so.
+    /// Classes that were searched for; empty if not recorded.
     pub classes: Vec<Class>,
-    /// Where the wind of cyclones is measured, where statistics say it.
+    /// Where the wind of cyclones is measured, if recorded.
     pub wind: Option<String>,
-    /// What the transport of rivers is, where statistics say it.
+    /// The vapour transport of rivers, if recorded.
     pub transport: Option<String>,
-    /// The numbers by which events and tracks were chosen, by name; none in statistics of earlier versions.
+    /// The thresholds that selected events and tracks, by name; empty in statistics of earlier versions.
     pub rules: BTreeMap<String, String>,
-    /// The first and the last analysed time, where statistics say them.
+    /// The first and last analysed time, if recorded.
     ends: Option<(Time, Time)>,
-    /// Each (year, month) that a row of the tables is of, where the tables alone say when the run was analysed.
+    /// Each (year, month) with a row in the tables, if the coverage is derived from tables only.
     with_rows: BTreeSet<(i64, i64)>,
 }
 
-/// Which parts of the years are compared.
+/// The parts of years that are compared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     /// Months, 1 to 12, ascending.
     pub months: Vec<i64>,
-    /// The month that years begin with.
+    /// The first month of a year.
     pub year_start: i64,
 }
 
-/// The years that are compared.
+/// The used and unused years of a run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Years {
-    /// Whole years, ascending.
+    /// Complete years, ascending.
     pub used: Vec<i64>,
-    /// Others, with the reason.
+    /// Unused years, with the reason.
     pub left_out: Vec<(i64, String)>,
 }
 
 impl Selection {
-    /// The year that a month counts for.
+    /// The year to which a month belongs.
     pub fn year_of(&self, year: i64, month: i64) -> i64 {
         if month >= self.year_start {
             year
@@ -73,7 +73,7 @@ impl Selection {
         }
     }
 
-    /// The calendar year in which a month of a year lies: the other way round than [`Self::year_of`].
+    /// The calendar year of a month of a year: the inverse of [`Self::year_of`].
     fn calendar_year(&self, year: i64, month: i64) -> i64 {
         if month >= self.year_start {
             year
@@ -82,8 +82,8 @@ impl Selection {
         }
     }
 
-    /// The month with which the compared months begin that go on from the end of one year into the next; nothing if none
-    /// do, or if all months are compared.
+    /// The first month of the compared season that crosses the boundary between years; `None` if there is none, or if
+    /// all months are compared.
     pub(crate) fn parted_season(&self) -> Option<i64> {
         let month = |back: i64| (self.year_start - back - 1).rem_euclid(12) + 1;
         let compared = |back: &i64| self.months.contains(&month(*back));
@@ -100,12 +100,12 @@ impl Selection {
 }
 
 impl Coverage {
-    /// When the run of a folder was analysed: from `statistics.nc`; without it, from the first to the last time of the
-    /// tables, in the calendar `otherwise` or, if none is given, in that of what lies beside them.
+    /// Determines when the run in a folder was analysed: from `statistics.nc`, otherwise from the first and last time
+    /// of the tables. The calendar of tables is `otherwise` or, if `None`, that of other files in the folder.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if a file cannot be read, [`ClimateError::Table`] if there is no table of events,
-    /// [`ClimateError::Period`] if the tables are empty and nothing says which times were analysed.
+    /// [`ClimateError::Data`] if a file cannot be read; [`ClimateError::Table`] if there is no table of events;
+    /// [`ClimateError::Period`] if there is neither `statistics.nc` nor a row in the tables.
     pub fn read(folder: &Path, otherwise: Option<Calendar>) -> Result<Self> {
         let statistics = folder.join("statistics.nc");
         if statistics.is_file() {
@@ -129,7 +129,7 @@ impl Coverage {
             .collect();
         let names = stored.classes;
         let named = |class: &Class| names.split(' ').any(|name| name == class.name());
-        // Boxes may be of others than masks have.
+        // Boxes may have classes that masks do not have.
         let classes = Class::TRACKED.into_iter().filter(named).collect();
         let grid = LatLonGrid::from_axes(stored.lat_deg, stored.lon_deg)?.0;
         let months = stored.years.iter().zip(&stored.months);
@@ -144,7 +144,8 @@ impl Coverage {
         let by_step = hours.map(|hours| 24.0 / hours);
         let months: BTreeMap<_, _> = seen.into_iter().filter(|(_, times)| *times > 0.0).collect();
         let times_per_day = match (by_step, by_days) {
-            // The fullest month may lack some, too; it has more where the step became shorter.
+            // Even the fullest month may miss times; conversely it has more times per day if the time step became
+            // shorter.
             (Some(step), Some(days)) => step.max(days),
             (Some(rate), None) | (None, Some(rate)) => rate,
             (None, None) => times_per_day(&months, calendar),
@@ -214,8 +215,8 @@ impl Coverage {
         })
     }
 
-    /// Those of some years that no row of the tables is of, where these alone say when the run was analysed: nobody
-    /// knows whether there was nothing, or nobody looked.
+    /// Those of the given years without any row, if the coverage is derived from tables only. In such years there were
+    /// either no events or no analysis.
     pub(crate) fn years_without_rows(&self, selection: &Selection, years: &[i64]) -> Vec<i64> {
         let has_rows = |year: i64| {
             (1..=12).any(|month| {
@@ -229,11 +230,11 @@ impl Coverage {
             .collect()
     }
 
-    /// The first and the last analysed time.
+    /// The first and last analysed time.
     ///
-    /// Where statistics do not say them (those of earlier versions) about when they are: of the first month its end is
-    /// taken to be analysed, of the last its beginning. Nothing if all are in a part of one month, or if nothing says how
-    /// many times a day has.
+    /// If not recorded (statistics of earlier versions), an estimate: the first month is assumed to be analysed up to
+    /// its end, the last from its beginning. `None` if all times are in a part of one month, or if the number of times
+    /// per day is unknown.
     pub fn span(&self) -> Option<(Time, Time)> {
         if self.ends.is_some() {
             return self.ends;
@@ -254,7 +255,7 @@ impl Coverage {
         (self.times_per_day.is_finite() && first < last).then_some((first, last))
     }
 
-    /// Whether the data begin at a time; in its month, where statistics do not say their first time.
+    /// Whether the data begin at a time; if the first time is not recorded, whether they begin in its month.
     pub fn begins_at(&self, time: Time) -> bool {
         let (year, month, _) = time.date();
         match self.ends {
@@ -263,8 +264,8 @@ impl Coverage {
         }
     }
 
-    /// Whether a month has nearly all of its times. Of data every five days a February has five or six, and 5.6 in the
-    /// mean: with five it lacks none.
+    /// Whether a month has nearly all of its times. Five-daily data have five or six times in a February, 5.6 on
+    /// average: with five none is missing.
     fn is_whole(&self, year: i64, month: i64) -> bool {
         let (times, all) = (self.times_of(year, month), self.all_times(year, month));
         times >= WHOLE_MONTH * all || times > 0.0 && times + 1.0 > all
@@ -278,13 +279,13 @@ impl Coverage {
         self.months.get(&(year, month)).copied().unwrap_or(0.0)
     }
 
-    /// The times of a whole month, in the mean over such months.
+    /// The mean number of times of such a month if complete.
     fn all_times(&self, year: i64, month: i64) -> f64 {
         let days = self.calendar.days_in_month(year, month).max(1) as f64;
         days * self.times_per_day
     }
 
-    /// The months of the year that the run has: those that are whole in at least half of its years.
+    /// The months of the year that the run covers: those that are complete in at least half of its years.
     pub fn seasons(&self) -> Vec<i64> {
         let whole: BTreeSet<(i64, i64)> = (self.months.keys().copied())
             .filter(|&(year, month)| self.is_whole(year, month))
@@ -296,7 +297,7 @@ impl Coverage {
             .collect()
     }
 
-    /// The years of which all selected months are whole, within a range if one is given.
+    /// The years in which all selected months are complete, optionally within a range.
     pub fn years(&self, selection: &Selection, range: Option<(i64, i64)>) -> Years {
         let inside = |year: &i64| range.is_none_or(|(from, to)| (from..=to).contains(year));
         let all: BTreeSet<i64> = (self.months.keys())
@@ -316,7 +317,7 @@ impl Coverage {
                 None => years.used.push(year),
                 Some((calendar_year, month)) => {
                     let share = 100.0 * self.share(calendar_year, month);
-                    // Of a year from July on January is in the next calendar year.
+                    // With years starting in July, for example, January is in the next calendar year.
                     let of = if calendar_year == year {
                         String::new()
                     } else {
@@ -330,7 +331,7 @@ impl Coverage {
         years
     }
 
-    /// Analysed times of the selected months of a year, for all of them or one season.
+    /// Number of analysed times of a year, in the selected months that are `wanted`.
     pub fn times(&self, selection: &Selection, year: i64, wanted: impl Fn(i64) -> bool) -> f64 {
         let of_month = |&month: &i64| {
             let found = self
@@ -345,7 +346,7 @@ impl Coverage {
     }
 }
 
-/// `events.csv` or `objects.csv` of a folder.
+/// The path of `events.csv` or `objects.csv` in a folder.
 pub(crate) fn events_table(folder: &Path) -> Result<PathBuf> {
     ["events.csv", "objects.csv"]
         .map(|name| folder.join(name))
@@ -357,19 +358,20 @@ pub(crate) fn events_table(folder: &Path) -> Result<PathBuf> {
         })
 }
 
-/// Times of a whole day of data with a constant step, from the times of each month and a bit for each of its days that
-/// has some: half months are half, however many there are of them. `None` where no month has two such days.
+/// Times per day of data with a constant time step, from pairs of a month's number of times and a bit for each of its
+/// days with times. Incomplete months do not bias the result. `None` if no month has two days with times.
 fn times_per_day_of_days(months: &[(f64, u32)]) -> Option<f64> {
-    // Of daily data and finer each day has times; of coarser data one in so many.
+    // In daily or finer data each day has times, in coarser data one day in `apart`.
     let apart = months.iter().filter_map(|(_, days)| days_apart(*days));
     let apart = f64::from(apart.min()?);
     let of_a_day = |(times, days): &(f64, u32)| times / f64::from(days.count_ones());
-    // The first and the last day may be cut.
+    // The first and the last day may be incomplete.
     let most = months.iter().map(of_a_day).fold(0.0, f64::max);
     Some(most / apart)
 }
 
-/// Times of a whole day: what the fullest months have, if two agree; else nothing says that a month is whole.
+/// Times per day of the fullest months, if at least two agree; otherwise infinite, because then no month is known to be
+/// complete.
 fn times_per_day(months: &BTreeMap<(i64, i64), f64>, calendar: Calendar) -> f64 {
     let rates: Vec<f64> = (months.iter())
         .map(|(&(year, month), times)| times / calendar.days_in_month(year, month).max(1) as f64)

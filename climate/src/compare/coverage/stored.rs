@@ -1,44 +1,44 @@
-//! What `statistics.nc` says about the times of a run, as it stands in the file.
+//! Reads the coverage of a run from `statistics.nc`.
 
 use crate::statistics::{COVERAGE, RULES, STEP, TRANSPORT, WIND};
 use squall_data::Class;
 use std::path::Path;
 
-/// The variables and attributes of `statistics.nc` that say when and how a run was analysed.
+/// The variables and attributes of `statistics.nc` that describe when and how a run was analysed.
 pub(super) struct StoredCoverage {
     /// CF name of the calendar of the data.
     pub calendar: String,
-    /// Names of the classes that were looked for, with blanks between them.
+    /// Names of the classes that were searched for, separated by blanks.
     pub classes: String,
-    /// First and last analysed time; not in files of earlier versions.
+    /// First and last analysed time; absent in files of earlier versions.
     pub ends: [Option<String>; 2],
-    /// The usual step from one such time to the next; not in files of earlier versions, nor where there is none.
+    /// The usual interval of analysed times; absent in files of earlier versions and if there is none.
     pub step_hours: Option<f64>,
-    /// Where the wind of cyclones is measured; not in files of earlier versions.
+    /// Where the wind of cyclones is measured; absent in files of earlier versions.
     pub wind: Option<String>,
-    /// What rivers are ranked by; not in files of earlier versions.
+    /// The vapour transport by which rivers are ranked; absent in files of earlier versions.
     pub transport: Option<String>,
-    /// Lines `name = value` of the rules of events and tracks; not in files of earlier versions.
+    /// Lines `name = value` of the rules of events and tracks; absent in files of earlier versions.
     pub rules: Option<String>,
     /// Latitudes of the grid.
     pub lat_deg: Vec<f64>,
     /// Longitudes of the grid.
     pub lon_deg: Vec<f64>,
-    /// The year of each month that has times.
+    /// The year of each month with times.
     pub years: Vec<f64>,
-    /// Its number in that year, 1 to 12.
+    /// The number of each month in its year, 1 to 12.
     pub months: Vec<f64>,
-    /// Its number of analysed times.
+    /// The number of analysed times of each month.
     pub times: Vec<f64>,
-    /// Its number of days with such times; empty in files of earlier versions.
+    /// The days of each month with analysed times, as bits; empty in files of earlier versions.
     pub days: Vec<f64>,
 }
 
 impl StoredCoverage {
-    /// Reads a file; only for the thread of the netCDF library.
+    /// Reads a file; must run on the thread of the netCDF library.
     ///
     /// # Errors
-    /// Those of the library, and one that names the variable or the attribute that the file lacks.
+    /// Errors of the library, or one that names the missing variable or attribute.
     pub(super) fn read(path: &Path) -> Result<Self, netcdf::Error> {
         let file = netcdf::open(path)?;
         let column = |name: &str| match file.variable(name) {
@@ -55,7 +55,7 @@ impl StoredCoverage {
         };
         let calendar =
             text("calendar_of_the_data").ok_or("it has no attribute `calendar_of_the_data`")?;
-        // Files of earlier versions do not say it: they were of all classes.
+        // Files of earlier versions lack the attribute; they covered all classes.
         let classes =
             text("classes_looked_for").unwrap_or_else(|| Class::EVENTS.map(Class::name).join(" "));
         let days = match file.variable("days") {

@@ -1,4 +1,4 @@
-//! Which months are whole, and what years make of them.
+//! Tests of complete months and years.
 
 use super::*;
 
@@ -51,14 +51,14 @@ fn the_span_is_from_the_first_analysed_time_to_the_last() {
     let text = |first: &str, last: &str| Some((first.to_string(), last.to_string()));
     let years = text("2000-01-01T00:00:00", "2003-01-01T00:00:00");
     assert_eq!(span(&months), years);
-    // Begun on the 12th of March, left after the tenth of June.
+    // From 12 March to 10 June.
     months.retain(|((year, month), _)| *year == 2000 && (3..=6).contains(month));
     (months[0].1, months[3].1) = (4.0 * 20.0, 4.0 * 10.0);
     assert_eq!(
         span(&months),
         text("2000-03-12T00:00:00", "2000-06-11T00:00:00")
     );
-    // Nobody knows which part of a month it is.
+    // With a single incomplete month, which part of it was analysed is unknown.
     assert_eq!(span(&months[..1]), None);
     assert_eq!(span(&[]), None);
 }
@@ -78,7 +78,7 @@ fn statistics_say_their_first_and_last_time() {
     assert_eq!(coverage.span(), Some((at(10), at(17))));
 }
 
-/// The fullest month had been taken for complete, so that months with 86 % of their times were whole.
+/// Regression: the fullest month was taken to be complete, so that months with 86 % of their times counted as complete.
 #[test]
 fn times_that_every_month_lacks_are_missing() {
     let grid = LatLonGrid::global(13, 24).unwrap();
@@ -101,7 +101,7 @@ fn times_that_every_month_lacks_are_missing() {
     let years = lacking.years(&selection(&YEAR, 1), None);
     let reason = "month 1 has 85 % of its times".to_string();
     assert_eq!((years.used, years.left_out), (vec![], vec![(2000, reason)]));
-    // Data of 0, 6 and 12 UTC alone lack none.
+    // Data with only 0, 6 and 12 UTC are complete.
     let three = of(&|step| step % 4 != 3);
     assert_eq!((three.times_per_day, three.seasons().len()), (3.0, 12));
 }
@@ -127,10 +127,10 @@ fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
         years.left_out[1],
         (2003, "month 7 has 50 % of its times".into())
     );
-    // Years from June on: one more at the beginning, none at the end.
+    // Years starting in June: one more at the beginning, none at the end.
     let june = run.years(&selection(&YEAR, 6), None);
     assert_eq!(june.used, [2000, 2001, 2002, 2004]);
-    // January of the year from June 2005 on would be that of 2006.
+    // January of the year that starts in June 2005 would be in 2006.
     let last = (2005, "month 1 of 2006 has 0 % of its times".into());
     assert_eq!(june.left_out.last(), Some(&last));
     assert_eq!(
@@ -154,7 +154,7 @@ fn years_part_seasons_that_go_on_into_the_next() {
     for year_start in [3, 7, 12] {
         assert_eq!(from(&[1, 2, 12], year_start), None);
     }
-    // Two seasons, each whole; a month of its own; whole years.
+    // Two seasons, each within a year; a single month; whole years.
     assert_eq!(from(&[6, 7, 8, 12], 1), None);
     assert_eq!(from(&[1], 1), None);
     assert_eq!(from(&YEAR, 7), None);
@@ -186,7 +186,7 @@ fn months_of_data_every_few_days_are_whole_with_the_times_that_fall_into_them() 
         run.times_per_day = 1.0 / step as f64;
         let years = run.years(&selection(&YEAR, 1), None);
         assert_eq!(years.used, [2001, 2002, 2003, 2004], "{step}: {years:?}");
-        // Two that are missing are.
+        // Two missing times make a month incomplete.
         let may = run.months.get_mut(&(2003, 5)).unwrap();
         *may -= 2.0;
         let years = run.years(&selection(&YEAR, 1), None);

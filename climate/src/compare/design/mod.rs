@@ -1,4 +1,4 @@
-//! The difference of two samples of years: interval by bootstrap, significance by permutation.
+//! The difference between two samples of years: intervals by bootstrap, significance by permutation.
 
 use crate::compare::normal::{normal_cdf, normal_quantile, student_limit};
 use crate::compare::reach::least_p;
@@ -9,11 +9,11 @@ use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
-/// Fewer blocks than this on a side say nothing about their spread.
+/// Minimum number of blocks per side; with fewer, their spread is unknown.
 pub const MIN_BLOCKS: usize = 5;
 
-/// So many draws and permutations there may be: fewer do not tell the smallest p, and more tell an end of an interval no
-/// better, but take gigabytes.
+/// Allowed number of resamples. Fewer cannot resolve small p-values; more take gigabytes without improving the ends of
+/// intervals.
 pub const DRAWS: RangeInclusive<usize> = 100..=1_000_000;
 
 /// Two ends of a confidence interval.
@@ -26,13 +26,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval, if it has two ends.
+    /// The interval, if both ends are finite.
     fn if_finite(self) -> Option<Self> {
         (self.low.is_finite() && self.high.is_finite()).then_some(self)
     }
 
-    /// The interval from the lower of the lower ends to the higher of the higher ones.
-    pub(crate) fn around(self, other: Self) -> Self {
+    /// The smallest interval that contains both.
+    pub(crate) fn union(self, other: Self) -> Self {
         Self {
             low: self.low.min(other.low),
             high: self.high.max(other.high),
@@ -45,27 +45,27 @@ impl Interval {
     }
 }
 
-/// How an interval follows from the draws.
+/// How intervals are computed from resamples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum IntervalMethod {
-    /// Percentiles of the draws, widened for small samples.
+    /// Percentiles of the resamples, widened for small samples.
     #[default]
     Percentile,
-    /// Bias corrected and accelerated, widened likewise; maps have percentiles.
+    /// Bias-corrected and accelerated (BCa), widened likewise; maps use percentiles.
     Bca,
 }
 
-/// How draws are made and read.
+/// Settings of the resampling.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct DrawOptions {
-    /// Draws of the bootstrap and permutations of the test.
+    /// Number of bootstrap resamples, and of permutations of the test.
     pub draws: usize,
-    /// Probability inside an interval; a change is significant where p is below the rest.
+    /// Coverage probability of intervals; a change is significant if p is below 1 - confidence.
     pub confidence: f64,
     /// Seed of the random streams.
     pub seed: u64,
-    /// How intervals follow from the draws.
+    /// How intervals are computed from resamples.
     pub method: IntervalMethod,
 }
 
@@ -81,66 +81,67 @@ impl Default for DrawOptions {
     }
 }
 
-/// Why there is no interval.
+/// The reason for a missing interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoInterval {
     /// A side has fewer than [`MIN_BLOCKS`] blocks of years.
     TooFewYears,
-    /// The number is not defined on a side (a mean without events), or in more than half of the draws, or fewer than
-    /// [`MIN_BLOCKS`] blocks of a side have events to take a mean over.
+    /// The statistic is undefined on a side (a mean without events) or in more than half of the resamples, or fewer
+    /// than [`MIN_BLOCKS`] blocks of a side have events.
     TooFewEvents,
     /// Neither side has any event.
     NoEvents,
-    /// A return level of more than twice as many years as a side has.
+    /// The return period is more than twice the number of years of a side.
     BeyondRecord,
 }
 
-/// The change of one number between two samples.
+/// The change of a statistic between two samples.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Change {
-    /// The number of the first sample.
+    /// The value of the first sample.
     pub a: Option<f64>,
-    /// The number of the second sample.
+    /// The value of the second sample.
     pub b: Option<f64>,
     /// The difference b - a.
     pub difference: Option<f64>,
-    /// The relative change b / a - 1, where a is above 0.
+    /// The relative change b / a - 1, if a is positive.
     pub relative: Option<f64>,
     /// Confidence interval of the difference.
     pub interval: Option<Interval>,
     /// Confidence interval of the relative change.
     pub relative_interval: Option<Interval>,
-    /// Probability of a difference this large if years were dealt to the sides by chance.
+    /// Probability of a difference at least this large if years were assigned to the sides at random.
     pub p: Option<f64>,
-    /// Why there is no interval.
+    /// The reason for a missing interval.
     pub no_interval: Option<NoInterval>,
 }
 
-/// All draws of a comparison: the same for every quantity and every cell, so that changes can be compared.
+/// All resamples of a comparison. Every quantity and cell uses the same ones, so that changes are comparable.
 #[derive(Debug, Clone)]
 pub struct Design {
     options: DrawOptions,
     a: Weights,
     b: Weights,
-    /// Blocks of both sides dealt to the first one, and the rest.
-    dealt: [Weights; 2],
-    /// The standard normal number at the upper end, widened for the number of blocks.
+    /// Permutations of the blocks of both sides: the part assigned to the first side, and the rest.
+    permuted: [Weights; 2],
+    /// The standard normal quantile of the upper end, widened for the number of blocks.
     limit: f64,
-    /// The smallest p that there is.
+    /// The smallest p that the test can reach.
     least_p: f64,
-    /// Whether each block has one of the other side, with which it is drawn and dealt.
+    /// Whether blocks are resampled in pairs, one of each side.
     of_pairs: bool,
 }
 
 impl Design {
-    /// The draws for so many blocks of years on each side.
+    /// Creates the resamples for the given number of blocks on each side.
     ///
-    /// Percentiles of draws of n blocks are too narrow by √(1 - 1/n) and know nothing of Student's t. They are taken
-    /// further out, so that the interval of a mean of normal values would be the t interval.
+    /// Percentiles of resamples of n blocks are too narrow by √(1 - 1/n), and ignore Student's t. More extreme
+    /// percentiles are used instead, such that the interval of a mean of normal values equals the t interval.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1, or the number of draws not in [`DRAWS`].
+    /// [`ClimateError::Invalid`] if the confidence is not between 0.5 and 1, or the number of resamples is not in
+    /// [`DRAWS`].
     ///
     /// # Source
     /// Hesterberg 2015, "What Teachers Should Know About the Bootstrap", Am. Stat. 69, 371-386, section 5.3.
@@ -153,21 +154,21 @@ impl Design {
             options,
             a: Weights::bootstrap(blocks_a, draws, options.seed, 0),
             b: Weights::bootstrap(blocks_b, draws, options.seed, 1),
-            dealt: Weights::permutation((blocks_a, blocks_b), draws, options.seed),
+            permuted: Weights::permutation((blocks_a, blocks_b), draws, options.seed),
             limit: student_limit(options.confidence, degrees) / narrow.sqrt(),
             least_p: least_p(Unit::Year, (blocks_a, blocks_b), options.draws),
             of_pairs: false,
         })
     }
 
-    /// The draws for so many pairs of blocks, one of each side: what is drawn of one side is drawn of the other, and
-    /// blocks are dealt anew within their pairs. What the blocks of a pair have in common, as two runs of one model,
-    /// neither widens intervals nor hides a change.
+    /// Creates the resamples for pairs of blocks, one of each side. Both sides use the same bootstrap resamples, and
+    /// permutations swap blocks within pairs. Effects common to the blocks of a pair, such as those of a model,
+    /// therefore neither widen intervals nor hide a change.
     ///
-    /// Draws are widened as for [`Self::new`], for the t interval of the mean difference of so many pairs.
+    /// Intervals are widened as in [`Self::new`], to the t interval of the mean difference of the pairs.
     ///
     /// # Errors
-    /// As [`Self::new`].
+    /// Errors of [`Self::new`].
     pub fn of_pairs(pairs: usize, options: DrawOptions) -> Result<Self> {
         let draws = possible_draws(pairs, &options)?;
         let n = pairs.max(2) as f64;
@@ -176,7 +177,7 @@ impl Design {
             options,
             a: drawn.clone(),
             b: drawn,
-            dealt: Weights::swapped(pairs, draws, options.seed),
+            permuted: Weights::swapped(pairs, draws, options.seed),
             limit: student_limit(options.confidence, pairs.saturating_sub(1))
                 / ((n - 1.0) / n).sqrt(),
             least_p: least_p(Unit::Pair, (pairs, pairs), options.draws),
@@ -184,7 +185,7 @@ impl Design {
         })
     }
 
-    /// The options that it was made with.
+    /// The options of this design.
     pub fn options(&self) -> &DrawOptions {
         &self.options
     }
@@ -194,22 +195,22 @@ impl Design {
         self.a.draws() > 0
     }
 
-    /// The draws of each side.
+    /// The bootstrap resamples of each side.
     pub(crate) fn sides(&self) -> [&Weights; 2] {
         [&self.a, &self.b]
     }
 
-    /// Whether each block is drawn with one of the other side.
+    /// Whether blocks are resampled in pairs.
     pub(crate) fn is_of_pairs(&self) -> bool {
         self.of_pairs
     }
 
-    /// Blocks of both sides dealt to the first one, and the rest.
-    pub(crate) fn dealt(&self) -> &[Weights; 2] {
-        &self.dealt
+    /// Permutations of the blocks of both sides: the part assigned to the first side, and the rest.
+    pub(crate) fn permuted(&self) -> &[Weights; 2] {
+        &self.permuted
     }
 
-    /// The change of one number.
+    /// Computes the change of a statistic.
     pub fn change(&self, a: &Statistic, b: &Statistic) -> Change {
         let mut change = Change::of_values(a.value(), b.value());
         let Some(difference) = change.difference else {
@@ -229,19 +230,19 @@ impl Design {
             change.no_interval = Some(NoInterval::TooFewYears);
             return change;
         }
-        // Means over a few years' events beside means over many: dealt years would have as many on either side, and
-        // differ less than such a pair does by chance.
+        // If one side has events in only a few years, its mean varies more than the means of permuted samples, which
+        // have events in about equally many years. The p-value would be too small.
         if a.known_blocks().min(b.known_blocks()) < MIN_BLOCKS {
             change.no_interval = Some(NoInterval::TooFewEvents);
             return change;
         }
         if let Some(joined) = a.joined(b) {
-            let [first, rest] = [0, 1].map(|k| joined.of_draws(&self.dealt[k]));
+            let [first, rest] = [0, 1].map(|k| joined.of_draws(&self.permuted[k]));
             change.p = self.p_value(difference, first.iter().zip(&rest).map(|(a, b)| b - a));
         }
         let (drawn_a, drawn_b) = (a.of_draws(&self.a), b.of_draws(&self.b));
         let (base, other) = (change.a.unwrap_or(f64::NAN), change.b.unwrap_or(f64::NAN));
-        // How a function of both numbers moves as the blocks of each side are left out, or pairs of them.
+        // The influence of each block (or pair of blocks) on a function of both values, by leaving it out.
         let influences = |of: &dyn Fn(f64, f64) -> f64| {
             let without = |side: &Statistic| side.of_draws(&Weights::each_left_out(side.blocks()));
             let (without_a, without_b) = (without(a), without(b));
@@ -269,8 +270,8 @@ impl Design {
         change
     }
 
-    /// The interval of a value by its draws; `None` as for [`Self::percentile_interval`]. `influences` of the blocks of
-    /// each side, or of pairs, are asked for only where the method needs them.
+    /// The interval of a value from its resamples; `None` as for [`Self::percentile_interval`]. `influences`, of the
+    /// blocks of each side or of pairs, is called only if the method needs it.
     fn interval(
         &self,
         value: f64,
@@ -291,45 +292,49 @@ impl Design {
         ends.if_finite()
     }
 
-    /// The p of a difference among those of dealt samples, as the function of that name. The draws are a part of the
-    /// possible deals: by luck they can make p smaller than any of them all would be.
-    pub(crate) fn p_value(&self, difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
-        p_value(difference, dealt).map(|p| p.max(self.least_p))
+    /// The p of a difference, as in the free function [`p_value`], but not below the smallest possible p. The resamples
+    /// are only part of all permutations and could by chance give a smaller value than all of them.
+    pub(crate) fn p_value(
+        &self,
+        difference: f64,
+        permuted: impl Iterator<Item = f64>,
+    ) -> Option<f64> {
+        p_value(difference, permuted).map(|p| p.max(self.least_p))
     }
 
-    /// The interval by percentiles of draws, which are left in another order; `None` if fewer than half of them are
-    /// defined, or if an end is infinite. Infinite draws stay among them: without those the interval would be that of the
-    /// luckier draws.
+    /// The interval by percentiles of resamples; reorders them. `None` if fewer than half are defined, or if an end is
+    /// infinite. Infinite values are kept: dropping them would bias the interval towards the finite resamples.
     pub(crate) fn percentile_interval(&self, draws: &mut Vec<f64>) -> Option<Interval> {
         interval_without(draws, self.tail())
     }
 
-    /// The interval of values drawn from a posterior: as [`Self::percentile_interval`], but not widened, because a
-    /// posterior knows how few years there are.
+    /// The interval of values drawn from a posterior: like [`Self::percentile_interval`], but not widened, because the
+    /// posterior already accounts for the number of years.
     pub(crate) fn credible_interval(&self, draws: &mut Vec<f64>) -> Option<Interval> {
         interval_without(draws, 0.5 * (1.0 - self.options.confidence))
     }
 
-    /// The share of draws below an interval by percentiles, and above it.
+    /// The fraction of resamples below a percentile interval, which equals that above it.
     pub(crate) fn tail(&self) -> f64 {
         normal_cdf(-self.limit)
     }
 
-    /// Whether so many draws have some beyond the ends of an interval; else their outermost stand for these.
+    /// Whether this many resamples reach beyond the ends of an interval. Otherwise the outermost resamples replace the
+    /// ends.
     pub(crate) fn reaches_ends(&self, draws: usize) -> bool {
         draws as f64 * self.tail() >= 0.5
     }
 
-    /// The shares at which BCa reads the draws.
+    /// The fractions at which BCa evaluates the resamples.
     ///
     /// # Source
-    /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration of several samples: Davison and Hinkley 1997, equation
-    /// 5.27.
+    /// Efron 1987, J. Am. Stat. Assoc. 82, 171-185; acceleration for several samples: Davison and Hinkley 1997,
+    /// equation 5.27.
     fn bca_shares(&self, value: f64, draws: &[f64], influences: &[Vec<f64>]) -> (f64, f64) {
         let below = draws.iter().filter(|v| **v < value).count() as f64;
         let equal = draws.iter().filter(|v| **v == value).count() as f64;
         let share = (below + 0.5 * equal) / draws.len() as f64;
-        // All draws on one side: no correction is known.
+        // If all resamples are on one side, the bias correction is limited.
         let bias = normal_quantile(share.clamp(1e-4, 1.0 - 1e-4));
         let (mut cubes, mut squares) = (0.0, 0.0);
         for side in influences {
@@ -367,10 +372,10 @@ impl Change {
     }
 }
 
-/// The draws that are made of so many blocks: none where they are too few.
+/// The number of resamples for this many blocks: 0 if there are too few blocks.
 ///
 /// # Errors
-/// [`ClimateError::Invalid`] for options without meaning.
+/// [`ClimateError::Invalid`] for invalid options.
 fn possible_draws(blocks: usize, options: &DrawOptions) -> Result<usize> {
     let is_share = options.confidence > 0.5 && options.confidence < 1.0;
     if !is_share || !DRAWS.contains(&options.draws) {
@@ -386,7 +391,7 @@ fn possible_draws(blocks: usize, options: &DrawOptions) -> Result<usize> {
     Ok(if enough { options.draws } else { 0 })
 }
 
-/// The relative change b / a - 1: infinite where there is something instead of nothing, NaN where there is nothing at all.
+/// The relative change b / a - 1: infinite if only a is zero, NaN if both are.
 fn relative_change(a: f64, b: f64) -> f64 {
     match (a > 0.0, b > 0.0) {
         (true, _) => b / a - 1.0,
@@ -395,14 +400,14 @@ fn relative_change(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Drops what is not defined; whether half of the draws are left.
+/// Drops undefined values; returns whether at least half are left.
 fn keep_defined(draws: &mut Vec<f64>) -> bool {
     let asked = draws.len();
     draws.retain(|v| !v.is_nan());
     !draws.is_empty() && draws.len() * 2 >= asked
 }
 
-/// The interval without this share of the draws on either side.
+/// The interval that leaves out this fraction of the resamples on either side.
 fn interval_without(draws: &mut Vec<f64>, tail: f64) -> Option<Interval> {
     if !keep_defined(draws) {
         return None;
@@ -414,13 +419,13 @@ fn interval_without(draws: &mut Vec<f64>, tail: f64) -> Option<Interval> {
     ends.if_finite()
 }
 
-/// Two-sided p of a difference among the differences of dealt samples: the share that is at least as large, the
-/// observed one counted with them (Phipson and Smyth 2010). `None` if fewer than half of them are defined.
-fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
-    // Sums in another order differ in their last bits.
+/// The two-sided p of a difference among those of permuted samples: the fraction at least as large, counting the
+/// observed one (Phipson and Smyth 2010). `None` if fewer than half are defined.
+fn p_value(difference: f64, permuted: impl Iterator<Item = f64>) -> Option<f64> {
+    // Sums in a different order differ in their last bits.
     let observed = difference.abs() * (1.0 - 1e-9);
     let (mut asked, mut defined, mut larger) = (0usize, 0usize, 0usize);
-    for value in dealt {
+    for value in permuted {
         asked += 1;
         defined += usize::from(value.is_finite());
         larger += usize::from(value.abs() >= observed);
@@ -428,7 +433,7 @@ fn p_value(difference: f64, dealt: impl Iterator<Item = f64>) -> Option<f64> {
     (defined > 0 && defined * 2 >= asked).then(|| (larger + 1) as f64 / (defined + 1) as f64)
 }
 
-/// Empirical influence of each block: how the number moves as the block is left out.
+/// Empirical influence of each block: the change of the statistic when the block is left out.
 fn influence(without: impl Iterator<Item = f64>) -> Vec<f64> {
     let defined: Vec<f64> = without.filter(|v| v.is_finite()).collect();
     let n = defined.len() as f64;
@@ -436,7 +441,7 @@ fn influence(without: impl Iterator<Item = f64>) -> Vec<f64> {
     defined.iter().map(|v| (n - 1.0) * (mean - v)).collect()
 }
 
-/// The value at a share of the way through the sorted values; the values are left in another order.
+/// The value at a fraction of the sorted order; reorders the values.
 fn nearest_rank(values: &mut [f64], share: f64) -> f64 {
     let place = (share * values.len() as f64 - 0.5).round();
     let index = (place.max(0.0) as usize).min(values.len() - 1);

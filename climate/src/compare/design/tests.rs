@@ -1,11 +1,12 @@
-//! Intervals hold what they should, p-values are even where nothing changed.
+//! Intervals have the nominal coverage; p-values are uniform under the null hypothesis.
 
 use super::*;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use squall_data::random::stream;
 
-/// Repetitions of each experiment. Of 600 intervals of 95 %, 570 hold the truth; the standard error is 5.3.
+/// Repetitions of each experiment. 570 of 600 intervals of 95 % are expected to contain the truth; the standard error
+/// is 5.3.
 const REPETITIONS: u64 = 600;
 
 fn normal(random: &mut ChaCha8Rng) -> f64 {
@@ -37,8 +38,8 @@ fn options(method: IntervalMethod, seed: u64) -> DrawOptions {
 
 const METHODS: [IntervalMethod; 2] = [IntervalMethod::Percentile, IntervalMethod::Bca];
 
-/// How many of the intervals of the difference and of the relative change hold the truth, by each of the methods, which
-/// read the same draws.
+/// Number of intervals of the difference and of the relative change that contain the truth, for each method. Both
+/// methods use the same resamples.
 fn held(
     years: (usize, usize),
     means: (f64, f64),
@@ -86,14 +87,14 @@ fn intervals_hold_the_truth_as_often_as_they_say() {
             "{method:?}: {difference}"
         );
     }
-    // Five years against five: the widening is what keeps the interval from holding only 85 %.
+    // Five years against five: without widening, the coverage would be only 85 %.
     let [(difference, _), _] = held((5, 5), (20.0, 30.0), poisson);
     assert!((546..=596).contains(&difference), "{difference}");
 }
 
 #[test]
 fn p_is_even_where_nothing_changed() {
-    // Tenths of 600 p-values: 60 each, standard error 7.3; below 0.05 are 30, standard error 5.3.
+    // Expected: 60 of 600 p-values per tenth, standard error 7.3; 30 below 0.05, standard error 5.3.
     let mut tenths = [0usize; 10];
     let mut significant = 0;
     for repetition in 0..REPETITIONS {
@@ -112,7 +113,8 @@ fn p_is_even_where_nothing_changed() {
 
 #[test]
 fn p_is_never_below_that_of_all_deals() {
-    // Years of both sides lie apart: of all 252 deals two are as far apart, of 200 drawn ones by luck none.
+    // The years of both sides are disjoint in value: two of all 252 permutations are as extreme, possibly none of 200
+    // random ones.
     let (a, b) = (
         rate((0..5).map(f64::from).collect()),
         rate((10..15).map(f64::from).collect()),
@@ -128,7 +130,7 @@ fn p_is_never_below_that_of_all_deals() {
     }
 }
 
-/// Two runs of one model have its climate in common: pairs see what all models do alike.
+/// Two runs of one model share its climate: pairs reveal what changes alike in all models.
 #[test]
 fn pairs_hold_what_they_say_whatever_their_runs_have_in_common() {
     let (mut held, mut significant) = ([0; 2], 0);
@@ -148,7 +150,7 @@ fn pairs_hold_what_they_say_whatever_their_runs_have_in_common() {
             assert!(change.relative_interval.is_some());
             *held += usize::from(change.interval.unwrap().holds(1.0));
         }
-        // p is that of no method.
+        // p does not depend on the method.
         significant += usize::from(design.change(&a, &same).p.unwrap() < 0.05);
     }
     // As above: 570 with a standard error of 5.3, and 30 with the same.
@@ -156,7 +158,7 @@ fn pairs_hold_what_they_say_whatever_their_runs_have_in_common() {
         assert!((546..=592).contains(&held), "{method:?}: {held}");
     }
     assert!((12..=48).contains(&significant), "{significant}");
-    // Of five pairs that all change alike one deal of sixteen is as far apart.
+    // For five pairs that all change alike, one permutation in sixteen is as extreme.
     let five = |shift: f64| rate((0..5).map(|k| 10.0 * f64::from(k) + shift).collect());
     let design = |pairs| Design::of_pairs(pairs, options(IntervalMethod::Percentile, 1)).unwrap();
     let change = design(5).change(&five(0.0), &five(2.0));
@@ -172,7 +174,7 @@ fn medians_have_intervals_too() {
     for repetition in 0..REPETITIONS {
         let mut random = stream(29, "median", &[repetition]);
         let mut side = |shift: f64| {
-            // Values of a year go together: without whole years the interval would be too narrow.
+            // Values of a year are correlated: without resampling whole years the interval would be too narrow.
             let values = (0..25u32).flat_map(|year| {
                 let year_shift = 2.0 * normal(&mut random);
                 let of_year: Vec<_> = (0..12)
@@ -200,7 +202,7 @@ fn the_same_seed_gives_the_same_numbers() {
     };
     assert_eq!(change(4), change(4));
     assert_ne!(change(4), change(5));
-    // What is said does not depend on the names of the sides: p is the same, the interval mirrored to the draws' noise.
+    // Swapping the sides gives the same p, and a mirrored interval up to sampling noise.
     let there = change(4);
     let back = Design::new((12, 10), options(IntervalMethod::Percentile, 4))
         .unwrap()
@@ -226,10 +228,10 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         (Some(0.0), Some(NoInterval::NoEvents))
     );
     assert_eq!((none.p, none.relative), (None, None));
-    // Of few years, too, it is not for want of years.
+    // With few years as well, the reason is the lack of events.
     let none = design((4, 30)).change(&rate(vec![0.0; 4]), &rate(vec![0.0; 30]));
     assert_eq!(none.no_interval, Some(NoInterval::NoEvents));
-    // A mean over no events on one side; a mean that only one of six years knows.
+    // A mean over no events on one side; a mean that is known in only one of six years.
     let mean =
         |values: [f64; 6], counts: [f64; 6]| Statistic::ratio(values.to_vec(), counts.to_vec());
     let known = mean([10.0; 6], [1.0; 6]);
@@ -238,7 +240,7 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         (undefined.a, undefined.no_interval),
         (None, Some(NoInterval::TooFewEvents))
     );
-    // Means over the events of four and of five of six years.
+    // Means over events of four and of five of the six years.
     let some = |years: usize| {
         let counts = [0, 1, 2, 3, 4, 5].map(|k| f64::from(u8::from(k < years)));
         six.change(&mean(counts.map(|n| 12.0 * n), counts), &known)
@@ -261,7 +263,7 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
         six.change(&empty, &empty).no_interval,
         Some(NoInterval::NoEvents)
     );
-    // From nothing to something: a difference with an interval, no relative change.
+    // From none to some: a difference with an interval, but no relative change.
     let first = six.change(
         &rate(vec![0.0; 6]),
         &rate(vec![1.0, 2.0, 3.0, 2.0, 1.0, 2.0]),
@@ -279,7 +281,7 @@ fn without_years_or_events_there_is_a_reason_instead_of_an_interval() {
     );
 }
 
-/// Those that no memory holds had ended the program.
+/// Regression: numbers of resamples beyond memory aborted the program.
 #[test]
 fn neither_too_few_nor_too_many_draws_are_made() {
     for draws in [99, 1_000_001, usize::MAX] {
@@ -299,7 +301,7 @@ fn neither_too_few_nor_too_many_draws_are_made() {
     assert!(Design::new((9, 9), options).unwrap().has_draws());
 }
 
-/// In a fifth of the draws of `a` nothing happens, so that nobody knows how many times as often it may happen in `b`.
+/// In a third of the resamples of `a` there is no event, so the relative change has no upper limit.
 #[test]
 fn a_relative_change_from_next_to_nothing_has_no_upper_end() {
     let of = |events: usize| {
@@ -318,18 +320,18 @@ fn a_relative_change_from_next_to_nothing_has_no_upper_end() {
     assert!(relative_change(0.0, 0.0).is_nan());
 }
 
-/// Coverage hardly tells a wrong sign of either correction.
+/// Coverage would hardly reveal a wrong sign of either correction.
 #[test]
 fn bca_reads_draws_where_its_formula_says() {
     let mut design = Design::new((9, 9), options(IntervalMethod::Bca, 1)).unwrap();
     design.limit = 1.96;
-    // 600 of 1000 draws are below the value: a bias of 0.2533. Influences -1, -1 and 2: an acceleration of (6 / 27) /
-    // (6 (6 / 9)^1.5) = 0.0680. Python, statistics.NormalDist: Φ(z + (z ± 1.96) / (1 - a (z ± 1.96))).
+    // 600 of 1000 resamples are below the value: a bias of 0.2533. Influences -1, -1 and 2 give an acceleration of (6 /
+    // 27) / (6 (6 / 9)^1.5) = 0.0680. Python, statistics.NormalDist: Φ(z + (z ± 1.96) / (1 - a (z ± 1.96))).
     let draws: Vec<f64> = (0..1000).map(f64::from).collect();
     let (low, high) = design.bca_shares(599.5, &draws, &[vec![-1.0, -1.0, 2.0]]);
     assert!((low - 0.101_023_155).abs() < 1e-7, "{low}");
     assert!((high - 0.997_875_922).abs() < 1e-7, "{high}");
-    // Of a symmetric sample without a bias they are those of percentiles.
+    // For a symmetric sample without bias they equal percentiles.
     let (low, high) = design.bca_shares(499.5, &draws, &[vec![-1.0, 0.0, 1.0]]);
     assert!((low - normal_cdf(-1.96)).abs() < 1e-9 && (high - normal_cdf(1.96)).abs() < 1e-9);
 }

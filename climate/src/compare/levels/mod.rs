@@ -1,8 +1,8 @@
-//! Return levels of both runs with their confidence bands, and how they change.
+//! Return levels of both runs with confidence bands, and their changes.
 //!
-//! Levels are those of a fit by L-moments, intervals those of a posterior ([`Posterior`]): percentiles of draws of ten to
-//! thirty years hold the level of 20 years in 64 to 86 % of cases instead of 95 %, because no draw has a value above the
-//! highest, and the fit to a draw seldom has a heavier tail than the truth.
+//! Levels come from a fit by L-moments, intervals from a posterior ([`Posterior`]). Bootstrap percentiles would have a
+//! coverage of 64 to 86 % instead of 95 % for the level of 20 years, given ten to thirty years: no resample contains a
+//! value above the highest, and fits to resamples seldom have a heavier tail than the truth.
 
 use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::posterior::Posterior;
@@ -12,19 +12,19 @@ use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
 use squall_data::random::stream;
 
-/// Return periods for which levels are given: years between two exceedances on average.
+/// Return periods with levels: mean number of years between exceedances.
 pub const RETURN_YEARS: [f64; 6] = [2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
-/// Most bootstrap draws that are fitted, which costs more than a sum.
-pub(super) const MOST_DRAWS: usize = 2000;
+/// Maximum number of bootstrap resamples that are fitted; a fit costs more than a sum.
+pub(super) const MAX_FITTED_DRAWS: usize = 2000;
 
 /// The return levels of one quantity in both runs.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReturnLevels {
     /// The name in tables.
     pub name: String,
-    /// The code of the class whose tracks have the quantity, as masks have it.
+    /// The mask code of the class whose tracks have the quantity.
     pub class: u8,
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     pub subject: String,
     /// The unit.
     pub unit: String,
@@ -36,26 +36,26 @@ pub struct ReturnLevels {
     pub changes: Vec<Change>,
 }
 
-/// A run's annual extremes and what they say.
+/// Annual extremes of a run, and their fitted distribution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
-    /// The extreme of each year that has one, from the least to the most extreme.
+    /// The extreme of each year with events, ordered from the least to the most extreme.
     pub extremes: Vec<f64>,
-    /// How many years were analysed, with or without an event; 0 in comparisons of earlier versions, which did not
-    /// count them.
+    /// Number of analysed years, with or without events; 0 in comparisons of earlier versions, which did not count
+    /// them.
     #[serde(default)]
     pub years: usize,
-    /// The fitted distribution of the extremes, or of their negatives if the lowest are extreme; `None` for fewer than
-    /// ten different ones.
+    /// The distribution fitted to the extremes, or to their negatives if the lowest values are extreme; `None` for
+    /// fewer than ten different values.
     pub gev: Option<Gev>,
-    /// The level for each of [`RETURN_YEARS`]; `None` where events come in too few years for such a level, and beyond
+    /// The level for each of [`RETURN_YEARS`]; `None` if years with events are too rare for the level, and beyond
     /// [`Fit::longest`].
     pub levels: Vec<Option<f64>>,
     /// Confidence bands of the levels.
     pub bands: Vec<Option<Interval>>,
 }
 
-/// Return levels of wind and pressure of cyclones and of the area of rivers, of those that both runs know.
+/// Return levels of wind and pressure of cyclones and of area of rivers, where known to both runs.
 pub(crate) fn return_levels(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<ReturnLevels> {
     let all = [
         (
@@ -113,8 +113,8 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
         let mut of_side = Drawn::default();
         if let Some(gev) = fit.gev {
             let level = |years: f64| Some(sign * gev.return_level(years, fit.share())?);
-            let told = |years: f64| level(years).filter(|_| years <= fit.longest());
-            let all = RETURN_YEARS.map(told);
+            let within_range = |years: f64| level(years).filter(|_| years <= fit.longest());
+            let all = RETURN_YEARS.map(within_range);
             let (years, weights) = (&sides[k].years, design.sides()[k]);
             let turned = |levels: Levels| levels.map(|level| sign * level);
             if let Some(posterior) = Posterior::of(&values) {
@@ -157,7 +157,7 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             let between = |a: &[Levels], b: &[Levels]| -> Vec<f64> {
                 a.iter().zip(b).map(|(a, b)| b[index] - a[index]).collect()
             };
-            // A posterior of either side knows nothing of what the two of a pair have in common.
+            // Separate posteriors ignore the correlation within pairs.
             let possible = if design.is_of_pairs() {
                 Vec::new()
             } else {
@@ -165,8 +165,8 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             };
             let resampled = between(&drawn[0].resampled, &drawn[1].resampled);
             change.interval = interval(difference, possible, resampled, design);
-            // Where there are draws, too few events are the reason: in too many draws no distribution can be fitted, or
-            // events come in too few years for the level.
+            // With resamples, the reason is too few events: in too many resamples no distribution can be fitted, or
+            // years with events are too rare for the level.
             let why = if design.has_draws() {
                 NoInterval::TooFewEvents
             } else {
@@ -179,21 +179,21 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
     (fits, changes)
 }
 
-/// A level for each of [`RETURN_YEARS`]: NaN if there is no fit, -∞ if no value is exceeded so often.
+/// A level for each of [`RETURN_YEARS`]: NaN without a fit, -∞ if no value is exceeded that often.
 type Levels = [f64; RETURN_YEARS.len()];
 
-/// Levels of one side that chance could have given.
+/// Random samples of the levels of one side.
 #[derive(Default)]
 struct Drawn {
-    /// Those of distributions that the extremes leave possible.
+    /// Levels of distributions drawn from the posterior.
     possible: Vec<Levels>,
-    /// Those of fits to draws of blocks, where these are of several years or in pairs: extremes of a block may resemble
-    /// each other, which the posterior does not know.
+    /// Levels of fits to resampled blocks, if blocks have several years or are paired: extremes of a block may be
+    /// correlated, which the posterior ignores.
     resampled: Vec<Levels>,
 }
 
-/// The interval of a value by its draws of either kind, of which there need not be any: the wider one, with the value
-/// inside. `None` without draws, and as for [`Design::percentile_interval`].
+/// The interval of a value from both kinds of samples, either of which may be empty: the union, extended to contain the
+/// value. `None` without samples, and as for [`Design::percentile_interval`].
 fn interval(
     value: f64,
     mut possible: Vec<f64>,
@@ -208,10 +208,10 @@ fn interval(
         high: value,
     };
     if !possible.is_empty() {
-        found = found.around(design.credible_interval(&mut possible)?);
+        found = found.union(design.credible_interval(&mut possible)?);
     }
     if !resampled.is_empty() {
-        found = found.around(design.percentile_interval(&mut resampled)?);
+        found = found.union(design.percentile_interval(&mut resampled)?);
     }
     Some(found)
 }
@@ -220,7 +220,7 @@ fn levels_of(gev: &Gev, share: f64) -> Levels {
     RETURN_YEARS.map(|years| gev.return_level(years, share).unwrap_or(f64::NEG_INFINITY))
 }
 
-/// The share of the years that have a maximum in each bootstrap draw of blocks.
+/// The fraction of years with a maximum in each bootstrap resample of blocks.
 fn shares_of<'a>(
     maxima: &'a [(f64, u32)],
     years: &'a [u32],
@@ -241,14 +241,13 @@ fn shares_of<'a>(
     })
 }
 
-/// The levels of each bootstrap draw of blocks, from a fit to the drawn maxima and from the share of the drawn years
-/// that have one.
+/// The levels of each bootstrap resample of blocks, from a fit to its maxima and its fraction of years with a maximum.
 fn draws_of<'a>(
     maxima: &'a [(f64, u32)],
     years: &'a [u32],
     weights: &'a Weights,
 ) -> impl Iterator<Item = Levels> + 'a {
-    let shares = shares_of(maxima, years, weights).take(MOST_DRAWS);
+    let shares = shares_of(maxima, years, weights).take(MAX_FITTED_DRAWS);
     shares.enumerate().map(move |(draw, share)| {
         let often = weights.draw(draw);
         let mut values = Vec::with_capacity(2 * maxima.len());
@@ -260,7 +259,7 @@ fn draws_of<'a>(
     })
 }
 
-/// Factor and unit of the numbers that people read: areas of rivers are millions of km².
+/// Factor and unit for sentences: areas of rivers are given in million km².
 pub(crate) fn spoken_unit(unit: &str) -> (f64, &str) {
     match unit {
         "km²" => (1e-6, "million km²"),
@@ -269,7 +268,7 @@ pub(crate) fn spoken_unit(unit: &str) -> (f64, &str) {
 }
 
 impl ReturnLevels {
-    /// Why the change of the level at a place of [`RETURN_YEARS`] has no interval.
+    /// The reason why the change of the level with an index in [`RETURN_YEARS`] has no interval.
     pub fn no_interval(&self, index: usize) -> Option<NoInterval> {
         if let Some(change) = self.changes.get(index) {
             return change.no_interval;
@@ -284,13 +283,13 @@ impl ReturnLevels {
 }
 
 impl Fit {
-    /// The longest return period of a level: twice the number of years. What comes less often follows from the shape of
-    /// the tail, about which so few years say too little.
+    /// The longest return period with a level: twice the number of years. Longer ones depend on the shape of the tail,
+    /// which so few years do not constrain.
     pub fn longest(&self) -> f64 {
         2.0 * self.years.max(self.extremes.len()) as f64
     }
 
-    /// The share of the years that have an event.
+    /// The fraction of years with an event.
     pub fn share(&self) -> f64 {
         match self.years {
             0 => 1.0,
@@ -303,7 +302,7 @@ impl Fit {
         self.years.saturating_sub(self.extremes.len())
     }
 
-    /// Why there are no levels.
+    /// The reason for missing levels.
     pub fn reason(&self) -> Option<String> {
         (self.gev.is_none()).then(|| {
             let count = self.extremes.len();

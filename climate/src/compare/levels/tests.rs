@@ -1,18 +1,18 @@
-//! Return levels and how often their intervals hold the true ones.
+//! Return levels and the coverage of their intervals.
 
 use super::*;
 use crate::compare::design::DrawOptions;
 use rand::Rng;
 
-/// Of so many pairs of runs with so many years each: how many of the levels of 20 years of both are inside of their bands
-/// and how many above, and how many intervals hold the true change.
+/// Over pairs of runs with some years each: the number of 20-year levels of both runs that are inside their bands and
+/// above them, and the number of intervals that contain the true change.
 fn held(runs: u64, years: u32, shape: f64) -> [usize; 3] {
     let truth = Gev {
         location: 55.0,
         scale: 5.0,
         shape,
     };
-    // The place of 20 years in RETURN_YEARS is 3.
+    // 20 years have index 3 in RETURN_YEARS.
     let true_level = truth.return_level(20.0, 1.0).unwrap();
     let mut found = [0; 3];
     for repetition in 0..runs {
@@ -46,19 +46,19 @@ fn held(runs: u64, years: u32, shape: f64) -> [usize; 3] {
 #[test]
 fn bands_hold_the_true_level() {
     let [levels, above, changes] = held(60, 40, -0.1);
-    // Of 120 levels and 60 changes 114 and 57 are expected, with standard errors of 2.4 and 1.7.
+    // Expected: 114 of 120 levels and 57 of 60 changes, with standard errors of 2.4 and 1.7.
     assert!(levels >= 107 && changes >= 52, "{levels} {changes}");
-    // Of 120 three, 1.7.
+    // Expected: three of 120, standard error 1.7.
     assert!(above <= 9, "{above}");
 }
 
-/// Percentiles of bootstrap draws, widened for small samples, had held 64 to 75 % of these levels: nearly all others were
-/// above.
+/// Regression: percentiles of bootstrap resamples, widened for small samples, contained 64 to 75 % of these levels;
+/// nearly all others were above.
 #[test]
 fn bands_of_ten_years_hold_the_true_level() {
     for shape in [-0.1, 0.1] {
         let [levels, above, changes] = held(100, 10, shape);
-        // Of 200 levels 190 are expected (standard error 3.1), five above (2.2); of 100 changes 95 (2.2).
+        // Expected: 190 of 200 levels (standard error 3.1), five above (2.2); 95 of 100 changes (2.2).
         assert!(levels >= 180, "{shape}: {levels}");
         assert!(above <= 12, "{shape}: {above}");
         assert!(changes >= 88, "{shape}: {changes}");
@@ -78,11 +78,11 @@ fn no_level_is_of_more_than_twice_the_years() {
     };
     let design = Design::new((12, 25), options).unwrap();
     let (fits, changes) = levels([side(12), side(25)], false, &design);
-    // 2, 5, 10 and 20 years of 12, those and 50 of 25.
-    for (fit, told) in fits.iter().zip([4, 5]) {
+    // 12 years have levels up to 20 years, 25 years have those and 50.
+    for (fit, count) in fits.iter().zip([4, 5]) {
         let known = |place: usize| (fit.levels[place].is_some(), fit.bands[place].is_some());
         for place in 0..RETURN_YEARS.len() {
-            assert_eq!(known(place), (place < told, place < told), "{place}");
+            assert_eq!(known(place), (place < count, place < count), "{place}");
         }
     }
     assert!(changes[3].interval.is_some());
@@ -90,7 +90,7 @@ fn no_level_is_of_more_than_twice_the_years() {
     assert_eq!(changes[4].b, fits[1].levels[4]);
 }
 
-/// Ten years of a block that are nearly the same tell little more than one.
+/// Ten nearly equal years of a block contain little more information than one.
 #[test]
 fn bands_are_wide_where_years_of_a_block_are_alike() {
     let values = |block_years: u32| -> Vec<(f64, u32)> {
@@ -109,7 +109,7 @@ fn bands_are_wide_where_years_of_a_block_are_alike() {
         };
         let design = Design::new((blocks, blocks), options).unwrap();
         let (fits, _) = levels([side.clone(), side], false, &design);
-        // Of two years: near the middle, where draws of blocks differ most.
+        // The level of two years is near the middle of the distribution, where resamples of blocks differ most.
         fits[0].bands[0].unwrap()
     };
     let (alone, alike) = (band(1), band(10));
@@ -118,7 +118,7 @@ fn bands_are_wide_where_years_of_a_block_are_alike() {
     assert!(width(alike) > 1.5 * width(alone), "{alone:?} {alike:?}");
 }
 
-/// Members of a pair are the same model: what models differ in is no part of the change.
+/// Both members of a pair are the same model: differences between models are not part of the change.
 #[test]
 fn the_change_of_pairs_leaves_out_what_they_have_in_common() {
     let side = |shift: f64| {
@@ -137,13 +137,13 @@ fn the_change_of_pairs_leaves_out_what_they_have_in_common() {
         changes[1].interval.unwrap()
     };
     let pairs = change(Design::of_pairs(6, options).unwrap());
-    // The same years are drawn of both, which differ by 2 in each.
+    // Both sides use the same resampled years, which differ by 2 each.
     assert!((pairs.low - 2.0).abs() < 1e-6 && (pairs.high - 2.0).abs() < 1e-6);
     let members = change(Design::new((6, 6), options).unwrap());
     assert!(members.low < -2.0 && members.high > 6.0, "{members:?}");
 }
 
-/// Extremes of years that all have one.
+/// Extremes of years that all have an event.
 fn all(values: Vec<(f64, u32)>) -> Extremes {
     let years = vec![1; values.len()];
     Extremes { values, years }
@@ -156,7 +156,7 @@ fn years_without_events_make_levels_lower() {
         scale: 5.0,
         shape: -0.1,
     };
-    // 30 % of the years have no event: once in 20 years is once in 14 of the others.
+    // 30 % of the years have no event: once in 20 years is once in 14 years with events.
     let true_level = truth.return_level(20.0, 0.7).unwrap();
     let (mut held, mut higher) = (0, 0);
     for repetition in 0..100 {
@@ -185,14 +185,14 @@ fn years_without_events_make_levels_lower() {
         );
         assert_eq!(fits[0].years_without(), 60 - fits[0].extremes.len());
     }
-    // Of 100, 95 are expected, with a standard error of 2.2.
+    // Expected: 95 of 100, with a standard error of 2.2.
     assert!(held >= 88, "{held}");
     assert_eq!(higher, 0);
 }
 
 #[test]
 fn levels_of_rare_events_are_refused_and_bands_know_of_such_draws() {
-    // 24 of 60 years have an event: none is as frequent as every second year, and 5 years are near the edge.
+    // 24 of 60 years have an event: no value is exceeded every second year, and 5 years are near the limit.
     let values = (0..24u32)
         .map(|k| (40.0 + f64::from(k * k % 23), k))
         .collect();
@@ -206,7 +206,7 @@ fn levels_of_rare_events_are_refused_and_bands_know_of_such_draws() {
     assert!(fits[0].levels[1].is_some() && fits[0].levels[5].is_some());
     assert_eq!(changes[0].no_interval, Some(NoInterval::TooFewEvents));
     assert!(changes[3].interval.unwrap().holds(0.0));
-    // Draws below all events are the lowest, not passed over.
+    // Resamples with a level of -∞ count as the lowest values instead of being dropped.
     let mut draws: Vec<f64> = (0..990).map(f64::from).collect();
     let low = |draws: &[f64]| {
         design
@@ -222,7 +222,8 @@ fn levels_of_rare_events_are_refused_and_bands_know_of_such_draws() {
 
 #[test]
 fn of_many_years_with_few_events_it_is_not_the_years_that_are_too_few() {
-    // 24 of 200 years have an event: once in 10 years is once in 1.2 of those, and a quarter of the draws has too few.
+    // 24 of 200 years have an event: once in 10 years is once in 1.2 years with events, and a quarter of the resamples
+    // has too few.
     let side = |years: u32| Extremes {
         values: (0..24u32)
             .map(|k| (40.0 + f64::from(k * k % 23), k % years))
@@ -257,7 +258,7 @@ fn minima_are_maxima_of_the_negative() {
     )
     .unwrap();
     let (fits, _) = levels([all(values.clone()), all(values)], true, &design);
-    // Those of 2 to 20 years; 20 years do not tell of 50.
+    // Levels of 2 to 20 years; 20 years do not constrain the level of 50.
     let levels: Vec<f64> = fits[0].levels.iter().flatten().copied().collect();
     assert!(
         levels.len() == 4 && levels.windows(2).all(|pair| pair[1] < pair[0]),

@@ -1,11 +1,11 @@
-//! What is compared: counts, means and extremes of events and tracks, year by year.
+//! The compared quantities: annual counts, means and extremes of events and tracks.
 
 mod table;
 
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
 
-/// How a number follows from the events of some years.
+/// How a quantity is computed from the events of some years.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Kind {
     /// A sum divided by years.
@@ -18,7 +18,7 @@ pub enum Kind {
     Quantile(f64),
 }
 
-/// A number that two runs are compared by.
+/// A quantity by which two runs are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -96,30 +96,30 @@ pub enum Quantity {
     DepressionArea,
 }
 
-/// What is to be said about a quantity.
+/// The properties of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct About {
-    /// What all this is about.
+    /// The quantity described.
     pub quantity: Quantity,
-    /// The word in tables; with the class it is unique.
+    /// The name in tables; unique within the class.
     pub name: &'static str,
-    /// Whose number it is.
+    /// The class of its events.
     pub class: Class,
     /// Its unit in tables.
     pub unit: &'static str,
-    /// How it follows from events.
+    /// How it is computed from events.
     pub kind: Kind,
-    /// The column of `tracks.csv` that tells it, if one does; [`ANY`] where every such table does.
+    /// The column of `tracks.csv` that contains it, if any; [`ANY`] if every such table does.
     pub(super) track_column: Option<&'static str>,
-    /// The same of `events.csv`. Where both tables may tell it, one that does is enough.
+    /// The same for `events.csv`. If both tables can contain it, either is sufficient.
     pub(super) event_column: Option<&'static str>,
-    /// A few words beside marks of figures.
+    /// A short label for figures.
     pub label: &'static str,
-    /// What it is called in a sentence.
+    /// Its name in a sentence.
     pub subject: &'static str,
-    /// Whether the subject is things that become fewer, rather than a value that falls.
+    /// Whether the subject is countable and becomes fewer, instead of a value that falls.
     pub counted: bool,
-    /// Whether percent of it mean anything.
+    /// Whether percentages are meaningful.
     pub relative: bool,
 }
 
@@ -132,7 +132,7 @@ impl Quantity {
         table::TABLE.iter().map(|about| about.quantity)
     }
 
-    /// What is to be said about it.
+    /// The properties of the quantity.
     pub fn about(self) -> About {
         table::TABLE[self as usize]
     }
@@ -141,7 +141,7 @@ impl Quantity {
 /// The column of winds, in both tables.
 pub(super) const WIND: &str = "max_wind_m_s";
 
-/// The column of what every table tells.
+/// Placeholder for quantities that every table contains.
 pub(super) const ANY: &str = "";
 
 #[cfg(test)]

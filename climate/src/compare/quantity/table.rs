@@ -1,5 +1,4 @@
-//! All that is known of each quantity: how it follows from which columns, and what it is called, in tables and in
-//! sentences.
+//! The properties of each quantity: its columns and computation, and its names in tables and sentences.
 
 use super::Kind::{Mean, PerTime, PerYear, Quantile};
 use super::Quantity::{self, *};
@@ -11,7 +10,7 @@ const AR: Class = Class::AtmosphericRiver;
 const ETC: Class = Class::ExtratropicalCyclone;
 const TD: Class = Class::TropicalDepression;
 
-/// In the order of [`Quantity`].
+/// Properties of all quantities, in the order of [`Quantity`].
 pub(super) static TABLE: [About; Quantity::COUNT] = [
     counted(CycloneTracks, TC, "tracks")
         .of_tracks(ANY)
@@ -194,7 +193,7 @@ const fn about(
     }
 }
 
-/// A number of things a year.
+/// A number of things per year.
 const fn counted(quantity: Quantity, class: Class, name: &'static str) -> About {
     About {
         counted: true,
@@ -225,7 +224,7 @@ impl About {
         Self { subject, ..self }
     }
 
-    /// Percent of it mean nothing.
+    /// Marks percentages as meaningless.
     const fn absolute(self) -> Self {
         Self {
             relative: false,

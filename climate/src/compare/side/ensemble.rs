@@ -1,7 +1,7 @@
-//! The runs of one side, whose years are drawn together: one run, or the members of an ensemble.
+//! The runs of one side, which are resampled together: one run, or the members of an ensemble.
 
 use super::{Extreme, Extremes, Side, SideOptions};
-use crate::compare::GoesOn;
+use crate::compare::CancelCheck;
 use crate::compare::coverage::Coverage;
 use crate::compare::group::Group;
 use crate::compare::quantity::Quantity;
@@ -9,31 +9,31 @@ use crate::compare::statistic::Statistic;
 use crate::error::Result;
 use squall_data::Class;
 
-/// The runs of a side, at least one. Their blocks of years follow each other, and none is of two runs.
+/// The runs of a side, at least one. Their blocks of years are concatenated; no block spans two runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Ensemble {
     members: Vec<Side>,
 }
 
 impl Ensemble {
-    /// Reads the tables and statistics of each run; `goes_on` is asked before each.
+    /// Reads the tables and statistics of each run; calls `check_cancelled` before each.
     ///
     /// # Errors
-    /// As [`Side::read`], and what `goes_on` gives.
+    /// Errors of [`Side::read`] and `check_cancelled`.
     pub(crate) fn read(
         runs: Vec<Coverage>,
         options: &SideOptions,
-        goes_on: GoesOn<'_>,
+        check_cancelled: CancelCheck<'_>,
     ) -> Result<Self> {
         let read = |run: Coverage| {
-            goes_on()?;
+            check_cancelled()?;
             Side::read(run, options)
         };
         let members = runs.into_iter().map(read).collect::<Result<_>>()?;
         Ok(Self { members })
     }
 
-    /// Each run by itself.
+    /// The runs.
     pub(crate) fn members(&self) -> &[Side] {
         &self.members
     }
@@ -49,27 +49,27 @@ impl Ensemble {
         years.sum()
     }
 
-    /// Whether the tables of every run have what a quantity needs: years of a run without it would be taken for years
-    /// like those of the others.
+    /// Whether the tables of every run contain a quantity. Otherwise the years of a run without it would count as if it
+    /// were known.
     pub(crate) fn knows(&self, quantity: Quantity) -> bool {
         self.members.iter().all(|run| run.knows(quantity))
     }
 
-    /// Whether the tables of every run tell events of a class.
-    pub(crate) fn tells(&self, class: Class) -> bool {
-        self.members.iter().all(|run| run.tells(class))
+    /// Whether the tables of every run cover a class.
+    pub(crate) fn covers(&self, class: Class) -> bool {
+        self.members.iter().all(|run| run.covers(class))
     }
 
-    /// The number of a quantity in a group, from the blocks of all runs.
+    /// The statistic of a quantity in a group, from the blocks of all runs.
     pub(crate) fn statistic(&self, quantity: Quantity, group: Group) -> Statistic {
         let members = self.members.iter();
         joined(members.map(|run| run.statistic(quantity, group)))
     }
 
-    /// The extremes of the years of all runs; `None` where there is none, where the tracks of a run have no values, or
-    /// where a run does not tell the class: its years would be taken for years without an event.
+    /// The extremes of the years of all runs. `None` if there are none, if the tracks of a run have no values, or if a
+    /// run does not cover the class, in which case its years would count as years without events.
     pub(crate) fn extremes(&self, of: Extreme) -> Option<Extremes> {
-        if !self.tells(of.tracks().about().class) {
+        if !self.covers(of.tracks().about().class) {
             return None;
         }
         let mut all = Extremes {
@@ -90,7 +90,7 @@ impl Ensemble {
         (!all.values.is_empty()).then_some(all)
     }
 
-    /// The share of the tracks or events of the known years that have no value, where it is not small.
+    /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
         let mut sums = (0.0, 0.0);
         for run in &self.members {
@@ -101,9 +101,9 @@ impl Ensemble {
     }
 }
 
-/// Numbers of several runs as one, their blocks one after the other.
+/// Joins statistics of several runs by concatenating their blocks.
 pub(crate) fn joined(of_runs: impl Iterator<Item = Statistic>) -> Statistic {
     let of_runs: Vec<Statistic> = of_runs.collect();
-    // All are of one quantity, and so of one kind.
+    // All are of one quantity, hence of one kind.
     Statistic::concat(&of_runs).unwrap_or_else(|| Statistic::ratio(Vec::new(), Vec::new()))
 }

@@ -1,17 +1,17 @@
-//! In which years a run knows a number by year: tracks without a wind must not be counted as weak ones.
+//! The years for which a run knows an annual number: tracks without a wind must not count as weak ones.
 
 use super::{Extreme, Side};
 use crate::compare::quantity::{Kind, Quantity};
 
-/// A year of whose tracks or events a smaller share has a value is unknown. Not higher: depressions of best tracks often
-/// have no wind, and are no hurricanes; of a season that is full only these years would be left, which are quiet.
+/// A year is unknown if a smaller share of its tracks or events has a value. A higher limit would be biased:
+/// depressions in best tracks, which are not hurricanes, often have no wind, so only quiet seasons would remain.
 const KNOWN_SHARE: f64 = 0.5;
 
-/// Where a smaller share has a value it is said.
+/// A smaller share with values is noted.
 const NEARLY_ALL: f64 = 0.95;
 
-/// The quantities that count what a number by year is a sum over, and those of them that have a value; `None` of numbers
-/// of tracks, which every table tells.
+/// The quantities that count the items summed by an annual number, and those of them with a value; `None` for numbers
+/// of tracks, which every table contains.
 fn seen_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
     use Quantity as Q;
     Some(match quantity {
@@ -25,18 +25,18 @@ fn seen_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
     })
 }
 
-/// Whether so many have a value that a sum over them tells something; where there is nothing, nothing is missing.
+/// Whether enough items have a value for their sum to be meaningful. Without items nothing is missing.
 fn is_known(seen: f64, valued: f64) -> bool {
     valued >= KNOWN_SHARE * seen
 }
 
-/// The share that has no value, where it is not small.
+/// The share without a value, if not negligible.
 pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
     (valued < NEARLY_ALL * seen).then(|| 1.0 - valued / seen)
 }
 
 impl Side {
-    /// Whether each used year has a number by year: those without a track (or event) are known to have none.
+    /// Whether each used year has a known annual number. In years without a track (or event) it is known to be 0.
     pub(super) fn known_years(&self, quantity: Quantity) -> Vec<bool> {
         let count = |quantity: Quantity, year: usize| self.sums[quantity as usize][year][0].count;
         let of_year = |year: usize| match seen_and_valued(quantity) {
@@ -46,17 +46,17 @@ impl Side {
         (0..self.blocks.len()).map(of_year).collect()
     }
 
-    /// Whether each used year's tracks have the value of which this is an extreme.
+    /// Whether enough tracks of each used year have the value of an extreme.
     pub(super) fn known_years_of(&self, of: Extreme) -> Vec<bool> {
         let mut valued = vec![0.0; self.blocks.len()];
-        (self.values(of).iter()).for_each(|(_, place)| valued[place.year] += 1.0);
+        (self.values(of).iter()).for_each(|(_, key)| valued[key.year] += 1.0);
         let tracks = &self.sums[of.tracks() as usize];
         (tracks.iter().zip(valued))
             .map(|(year, valued)| is_known(year[0].count, valued))
             .collect()
     }
 
-    /// The used years in which a number by year is unknown.
+    /// The used years in which an annual number is unknown.
     pub(crate) fn unknown_years(&self, quantity: Quantity) -> Vec<i64> {
         if quantity.about().kind != Kind::PerYear {
             return Vec::new();
@@ -68,8 +68,8 @@ impl Side {
             .collect()
     }
 
-    /// How many tracks or events the known years have that a number by year is a sum over, and how many of those have a
-    /// value; `None` of numbers that every table tells.
+    /// The number of tracks or events summed by an annual number in the known years, and how many of them have a value;
+    /// `None` for numbers that every table contains.
     pub(super) fn seen_and_valued(&self, quantity: Quantity) -> Option<(f64, f64)> {
         let (seen, valued) = seen_and_valued(quantity)?;
         let known = self.known_years(quantity);
@@ -81,7 +81,7 @@ impl Side {
         Some((count(seen), count(valued)))
     }
 
-    /// The share of tracks or events of the known years that have no value, where it is not small.
+    /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
         share_without(self.seen_and_valued(quantity)?)
     }
@@ -104,7 +104,7 @@ mod tests {
     fn a_year_is_known_where_half_have_a_value_or_there_is_none() {
         assert!(is_known(0.0, 0.0) && is_known(20.0, 20.0) && is_known(20.0, 10.0));
         assert!(!is_known(20.0, 9.0) && !is_known(1.0, 0.0));
-        // Where fields are coarser than masks a row with rain counts for those between.
+        // If fields are coarser than masks, a row with rain also counts for the times between.
         assert!(is_known(20.0, 21.0));
         assert_eq!(share_without((20.0, 15.0)), Some(0.25));
         assert_eq!(share_without((20.0, 19.0)), None);

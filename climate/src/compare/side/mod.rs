@@ -1,4 +1,4 @@
-//! One run as sums by year: what is left of a century of events when they have been read once.
+//! Annual sums of one run, accumulated in one pass over its tables.
 
 mod ensemble;
 mod known;
@@ -18,56 +18,57 @@ use crate::statistics::{Basin, Category};
 use crate::track::Pieces;
 use squall_data::{Calendar, Class};
 
-/// Pascals of a hectopascal.
+/// Pascals per hectopascal.
 const HPA: f64 = 100.0;
-/// Millimetres a day of a metre a second.
+/// Millimetres per day in metres per second.
 const MM_PER_DAY: f64 = 1000.0 * 86_400.0;
 
-/// A sum and what it is divided by.
+/// A sum and its denominator.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Sum {
     total: f64,
     count: f64,
 }
 
-/// Year (by its place among those used), basin and season that something counts for.
+/// Year (as an index into the used years), basin and season to which something is attributed.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct GroupKey {
     year: usize,
     basin: Basin,
     season: usize,
 }
 
-impl Place {
+impl GroupKey {
     fn is_in(&self, group: Group) -> bool {
         group.holds(self.basin, self.season)
     }
 }
 
-/// The sums of one run.
+/// The annual sums of one run.
 #[derive(Debug, Clone)]
 pub struct Side {
-    /// When it was analysed.
+    /// The analysed times.
     pub coverage: Coverage,
-    /// Which years are used, and which are not.
+    /// The used and unused years.
     pub years: Years,
-    /// Block of each used year: years that are drawn together.
+    /// Block of each used year; years of a block are resampled together.
     blocks: Vec<usize>,
-    /// Counts in all selected months and in each season are scaled by this to months of the common calendar.
+    /// Factors that scale counts to the month lengths of the common calendar: for all selected months, then for each
+    /// season.
     scales: [f64; 1 + SEASONS.len()],
-    /// By quantity, year and group.
+    /// Sums by quantity, year and group.
     sums: Vec<Vec<[Sum; Group::COUNT]>>,
-    /// By [`Extreme`]: the value of each track, and where the track counts.
-    extremes: [Vec<(f64, Place)>; Extreme::COUNT],
-    /// Analysed times by year and group; 0 where they were not counted.
+    /// By [`Extreme`]: the value of each track, and its attribution.
+    extremes: [Vec<(f64, GroupKey)>; Extreme::COUNT],
+    /// Analysed times by year and group; 0 if not counted.
     times: Vec<[f64; Group::COUNT]>,
-    /// Columns that were there, by quantity.
+    /// Whether the column of each quantity exists.
     known: [bool; Quantity::COUNT],
-    /// Tracks that were there after a hole in the data; those that lived through it were counted before it too.
+    /// Tracks that begin after a gap in the data. A storm that lasts through a gap was also counted before it.
     pub(crate) continued: usize,
     /// Tracks of rivers that are pieces.
     pub(crate) pieces: Pieces,
-    /// Classes that a row of the tables is of, by place in [`Class::TRACKED`].
+    /// Classes with rows in the tables, by index in [`Class::TRACKED`].
     listed: [bool; Class::TRACKED.len()],
     /// Density of genesis and frequency, by year.
     pub(crate) maps: YearMaps,
@@ -76,26 +77,26 @@ pub struct Side {
 /// How the years of a run are read.
 #[derive(Debug, Clone)]
 pub struct SideOptions {
-    /// Which months count, and when years begin.
+    /// The months to use, and the first month of a year.
     pub selection: Selection,
-    /// First and last year that may be used.
+    /// First and last usable year.
     pub range: Option<(i64, i64)>,
-    /// Consecutive years that are drawn together.
+    /// Number of consecutive years in a block.
     pub block_years: usize,
-    /// The calendar to whose months counts are scaled; the run's own if `None`.
+    /// The calendar to whose months counts are scaled; `None` for the run's own.
     pub calendar: Option<Calendar>,
-    /// The column of the transport in rivers; it is not looked at if `None`.
+    /// The column of the transport of rivers; `None` if transport is not compared.
     pub transport: Option<&'static str>,
-    /// Whether winds are looked at: not where the other run has those of another level.
+    /// Whether winds are compared; false if the runs have winds of different levels.
     pub wind: bool,
 }
 
 impl Side {
-    /// Reads the tables and statistics of a folder, row by row: memory grows with years and tracks of cyclones, not
-    /// with events.
+    /// Reads the tables and statistics of a folder row by row. Memory grows with the number of years and cyclone
+    /// tracks, not with the number of events.
     ///
     /// # Errors
-    /// [`crate::ClimateError::Table`] and [`crate::ClimateError::TableCell`] for tables that cannot be understood,
+    /// [`crate::ClimateError::Table`] and [`crate::ClimateError::TableCell`] for malformed tables,
     /// [`crate::ClimateError::Data`] if a file cannot be read.
     pub fn read(coverage: Coverage, options: &SideOptions) -> Result<Self> {
         let years = coverage.years(&options.selection, options.range);
@@ -134,13 +135,13 @@ impl Side {
         &self.blocks
     }
 
-    /// How long the selected months of the common calendar, or those of a season, are, relative to the run's own.
+    /// Length of the selected months, or of a season, in the common calendar relative to the run's own calendar.
     pub(crate) fn scale(&self, season: Option<usize>) -> f64 {
         self.scales[season.map_or(0, |season| 1 + season)]
     }
 
-    /// Whether the tables have what a quantity needs: its columns, and values in them where there are events, in some
-    /// year those of nearly all.
+    /// Whether the tables contain a quantity: its columns, values if there are events, and for annual numbers at least
+    /// one known year.
     pub fn knows(&self, quantity: Quantity) -> bool {
         use Quantity as Q;
         let about = quantity.about();
@@ -157,7 +158,7 @@ impl Side {
             Kind::PerYear => self.known_years(quantity).contains(&true),
             Kind::Mean | Kind::Quantile(_) => true,
         };
-        // Without events there is nothing to be known of them; with events, blank cells are not zeros.
+        // Without events nothing is missing; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || any(source) || !events)
     }
 
@@ -167,16 +168,16 @@ impl Side {
         years.iter().any(|year| year[0].count > 0.0)
     }
 
-    /// Whether the tables tell events of a class. Those of masks tell the classes that were looked for, also where there
-    /// are none, and have no rows of others whatever the weather was; tables without `statistics.nc`, such as imported
-    /// tracks, tell the classes of their rows.
-    pub fn tells(&self, class: Class) -> bool {
+    /// Whether the tables cover a class. Tables made from masks cover the classes that were searched for, even without
+    /// events, and never have rows of others. Tables without `statistics.nc`, such as imported tracks, cover the
+    /// classes of their rows.
+    pub fn covers(&self, class: Class) -> bool {
         let listed = Class::TRACKED.iter().zip(self.listed);
         self.coverage.classes.contains(&class)
             || listed.into_iter().any(|(c, has)| *c == class && has)
     }
 
-    /// The number of a quantity in a group, from its blocks of years.
+    /// The statistic of a quantity in a group, from the blocks of years.
     pub fn statistic(&self, quantity: Quantity, group: Group) -> Statistic {
         let index = group.index();
         let blocks = self.blocks();
@@ -191,7 +192,7 @@ impl Side {
         let total = |scale: f64| by_block(&|year| sums[year][index].total * scale);
         match quantity.about().kind {
             Kind::PerYear => {
-                // A year of unknown winds is not one without hurricanes.
+                // A year with unknown winds is not a year without hurricanes.
                 let known = self.known_years(quantity);
                 let share = |year: usize| f64::from(u8::from(known[year]));
                 let of_known = |year: usize| share(year) * sums[year][index].total;
@@ -209,8 +210,8 @@ impl Side {
                     _ => Extreme::CycloneWind,
                 });
                 let values = (values.iter())
-                    .filter(|(_, place)| place.is_in(group))
-                    .map(|(value, place)| (*value, self.blocks[place.year] as u32))
+                    .filter(|(_, key)| key.is_in(group))
+                    .map(|(value, key)| (*value, self.blocks[key.year] as u32))
                     .collect();
                 Statistic::quantile(share, values, blocks)
             }
@@ -218,12 +219,12 @@ impl Side {
     }
 
     /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used
-    /// year. Years of whose tracks none has a value are unknown and left out; those without a track are counted.
+    /// year. Years with tracks but no value are unknown and omitted; years without tracks count.
     pub(crate) fn extremes(&self, of: Extreme) -> Extremes {
         let sign = if of.is_lowest() { -1.0 } else { 1.0 };
         let mut best = vec![f64::NEG_INFINITY; self.blocks.len()];
-        for (value, place) in self.values(of) {
-            best[place.year] = best[place.year].max(sign * value);
+        for (value, key) in self.values(of) {
+            best[key.year] = best[key.year].max(sign * value);
         }
         let tracks = &self.sums[of.tracks() as usize];
         let mut found = Extremes {
@@ -240,24 +241,23 @@ impl Side {
         found
     }
 
-    /// The same of each track, with the block of its year; and the years of each block that they are of: those whose
-    /// tracks nearly all have a value.
+    /// The value of each track with the block of its year, and the number of known years of each block.
     pub(crate) fn extremes_of_tracks(&self, of: Extreme) -> (Vec<(f64, u32)>, Vec<f64>) {
         let known = self.known_years_of(of);
         let values = (self.values(of).iter())
-            .filter(|(_, place)| known[place.year])
-            .map(|(value, place)| (*value, self.blocks[place.year] as u32))
+            .filter(|(_, key)| known[key.year])
+            .map(|(value, key)| (*value, self.blocks[key.year] as u32))
             .collect();
         (values, self.years_by_block(&known))
     }
 
-    fn values(&self, of: Extreme) -> &[(f64, Place)] {
+    fn values(&self, of: Extreme) -> &[(f64, GroupKey)] {
         &self.extremes[of as usize]
     }
 
     fn note_class(&mut self, class: Class) {
-        if let Some(place) = Class::TRACKED.iter().position(|known| *known == class) {
-            self.listed[place] = true;
+        if let Some(index) = Class::TRACKED.iter().position(|known| *known == class) {
+            self.listed[index] = true;
         }
     }
 
@@ -273,62 +273,62 @@ impl Side {
         self.times = self.years.used.iter().map(of_year).collect();
     }
 
-    /// Where something at a time and place counts; `None` outside the compared months and years.
-    fn place(
+    /// Attributes something at a time and position; `None` outside the compared months and years.
+    fn key(
         &self,
         selection: &Selection,
         date: (i64, i64),
         position: (f64, f64),
-    ) -> Option<Place> {
+    ) -> Option<GroupKey> {
         let (year, month) = date;
         if !selection.months.contains(&month) {
             return None;
         }
         let year = selection.year_of(year, month);
         let year = self.years.used.binary_search(&year).ok()?;
-        Some(Place {
+        Some(GroupKey {
             year,
             basin: Basin::of(position.0, position.1),
             season: season_of(month),
         })
     }
 
-    /// Adds to a sum, and `count` to what it is divided by, in all groups of a place.
-    fn add(&mut self, quantity: Quantity, place: Place, total: f64, count: f64) {
-        for group in Group::around(place.basin, place.season) {
-            let sum = &mut self.sums[quantity as usize][place.year][group.index()];
+    /// Adds `total` to the sum and `count` to the denominator, in all groups that contain a place.
+    fn add(&mut self, quantity: Quantity, key: GroupKey, total: f64, count: f64) {
+        for group in Group::around(key.basin, key.season) {
+            let sum = &mut self.sums[quantity as usize][key.year][group.index()];
             sum.total += total;
             sum.count += count;
         }
     }
 
-    fn add_mean(&mut self, quantity: Quantity, place: Place, value: Option<f64>) {
+    fn add_mean(&mut self, quantity: Quantity, key: GroupKey, value: Option<f64>) {
         if let Some(value) = value {
-            self.add(quantity, place, value, 1.0);
+            self.add(quantity, key, value, 1.0);
         }
     }
 
-    fn add_extreme(&mut self, of: Extreme, place: Place, value: Option<f64>) {
-        self.extremes[of as usize].extend(value.map(|value| (value, place)));
+    fn add_extreme(&mut self, of: Extreme, key: GroupKey, value: Option<f64>) {
+        self.extremes[of as usize].extend(value.map(|value| (value, key)));
     }
 
-    /// Counts a cyclone's highest wind.
-    fn add_wind(&mut self, place: Place, wind_m_s: Option<f64>) {
+    /// Adds a cyclone's highest wind.
+    fn add_wind(&mut self, key: GroupKey, wind_m_s: Option<f64>) {
         let Some(wind_m_s) = wind_m_s else { return };
-        self.add(Quantity::CycloneWind, place, wind_m_s, 1.0);
-        self.add_extreme(Extreme::CycloneWind, place, Some(wind_m_s));
+        self.add(Quantity::CycloneWind, key, wind_m_s, 1.0);
+        self.add_extreme(Extreme::CycloneWind, key, Some(wind_m_s));
         let category = Category::saffir_simpson(wind_m_s);
         if category >= Some(Category::One) {
-            self.add(Quantity::Hurricanes, place, 1.0, 1.0);
+            self.add(Quantity::Hurricanes, key, 1.0, 1.0);
         }
         if category >= Some(Category::Three) {
-            self.add(Quantity::MajorHurricanes, place, 1.0, 1.0);
+            self.add(Quantity::MajorHurricanes, key, 1.0, 1.0);
         }
     }
 }
 
-/// How long the months of the common calendar are, relative to those of the run's own: all selected months, then those of
-/// each season. A February of 30 days has more storms than one of 28.
+/// Month lengths of the common calendar relative to the run's own: for all selected months, then for each season. A
+/// February of 30 days has more storms than one of 28.
 fn scales_of(own: Calendar, options: &SideOptions) -> [f64; 1 + SEASONS.len()] {
     let common = options.calendar.unwrap_or(own);
     let days = |calendar: Calendar, is_of: &dyn Fn(i64) -> bool| {
@@ -344,14 +344,14 @@ fn scales_of(own: Calendar, options: &SideOptions) -> [f64; 1 + SEASONS.len()] {
     })
 }
 
-/// The block of each of so many years, of which none has more than `block_years`: as many blocks as it takes, as equal
-/// as can be. Blocks are drawn and dealt alike, so that none may be the short rest of the others.
+/// The block of each year: as many blocks of at most `block_years` as necessary, as equal in length as possible. Blocks
+/// are resampled with equal weight, so that none may be a short remainder.
 fn blocks_of(years: usize, block_years: usize) -> Vec<usize> {
     let blocks = years.div_ceil(block_years.max(1));
     (0..years).map(|year| year * blocks / years).collect()
 }
 
-/// An extreme of a track, and so of a year.
+/// An extreme value of tracks, and therefore of years.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extreme {
     CycloneWind,
@@ -364,7 +364,7 @@ impl Extreme {
     /// Number of extremes.
     const COUNT: usize = Self::RiverTransport as usize + 1;
 
-    /// Its unit in tables.
+    /// The unit in tables.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::CycloneWind => "m/s",
@@ -374,12 +374,12 @@ impl Extreme {
         }
     }
 
-    /// Whether it is the smallest value.
+    /// Whether the smallest value is extreme.
     pub(crate) fn is_lowest(self) -> bool {
         self == Self::CyclonePressure
     }
 
-    /// The number of tracks that it is an extreme of.
+    /// The quantity that counts the tracks with this extreme.
     pub(crate) fn tracks(self) -> Quantity {
         match self {
             Self::CycloneWind | Self::CyclonePressure => Quantity::CycloneTracks,
@@ -388,12 +388,12 @@ impl Extreme {
     }
 }
 
-/// The extremes of the years of a run, and how many years they are of.
+/// Annual extremes of a run, and the number of years that they represent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Extremes {
     /// The extreme of each year that has one, with the year's block.
     pub values: Vec<(f64, u32)>,
-    /// Years of each block, those without an event among them.
+    /// Number of years in each block, including those without an event.
     pub years: Vec<u32>,
 }
 
@@ -422,10 +422,10 @@ mod tests {
             [spring, summer, autumn],
             [92.0 / 90.0, 92.0 / 90.0, 91.0 / 90.0]
         );
-        // It had been that of a year, 1.015.
+        // Regression: it was that of a year, 1.015.
         let [february, ..] = scales_of(Calendar::Day360, &options(&[2]));
         assert!((february - 28.2425 / 30.0).abs() < 1e-12);
-        // January has 31 days in both.
+        // January has 31 days in both calendars.
         assert_eq!(scales_of(Calendar::NoLeap, &options(&[1]))[0], 1.0);
         let own = SideOptions {
             calendar: None,
@@ -445,7 +445,7 @@ mod tests {
         };
         assert_eq!(lengths(12, 3), [3; 4]);
         assert_eq!(lengths(3, 1), [1; 3]);
-        // They had been four of five years and one of one.
+        // Regression: there were four blocks of five years and one of one.
         assert_eq!(lengths(21, 5), [5, 4, 4, 4, 4]);
         assert_eq!(lengths(6, 5), [3, 3]);
         assert_eq!(lengths(30, usize::MAX), [30]);

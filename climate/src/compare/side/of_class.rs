@@ -1,30 +1,30 @@
-//! Which quantities the tracks and objects of a class add to.
+//! The quantities to which tracks and objects of a class contribute.
 
 use crate::compare::quantity::Quantity;
 use squall_data::Class;
 
-/// The quantities of a class that tables give row by row; `None` for those that are not compared for the class.
+/// The quantities of a class that come from table rows; `None` for those not compared for the class.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ClassQuantities {
     /// Tracks begun.
     pub tracks: Quantity,
-    /// From the first to the last time of a track.
+    /// Duration of a track.
     pub lifetime: Quantity,
-    /// Objects at a time.
+    /// Number of objects at a time.
     pub present: Quantity,
-    /// Of objects.
+    /// Area of objects.
     pub area: Quantity,
-    /// Of tracks.
+    /// Landfalls of tracks.
     pub landfalls: Option<Quantity>,
     /// Precipitation inside objects.
     pub water: Option<Quantity>,
     /// Rain rate inside objects.
     pub rain: Option<Quantity>,
-    /// Lowest of a track.
+    /// Lowest pressure of a track.
     pub pressure: Option<Quantity>,
 }
 
-/// The quantities of a class; `None` of the background, which no table tells.
+/// The quantities of a class; `None` for the background, which tables do not contain.
 pub(super) fn quantities(class: Class) -> Option<ClassQuantities> {
     use Quantity as Q;
     Some(match class {
@@ -72,7 +72,7 @@ pub(super) fn quantities(class: Class) -> Option<ClassQuantities> {
     })
 }
 
-/// Whether a quantity is a number of things, which is known to be 0 where there are none.
+/// Whether a quantity is a count, which is known to be 0 without events.
 pub(super) fn is_number(quantity: Quantity) -> bool {
     quantities(quantity.about().class)
         .is_some_and(|of| quantity == of.tracks || quantity == of.present)

@@ -1,7 +1,7 @@
-//! Reads the tables of a run, row by row, into sums by year.
+//! Reads the tables of a run row by row and accumulates annual sums.
 
 use super::of_class::quantities;
-use super::{Extreme, HPA, MM_PER_DAY, Place, Side, SideOptions};
+use super::{Extreme, GroupKey, HPA, MM_PER_DAY, Side, SideOptions};
 use crate::compare::coverage::{Coverage, events_table};
 use crate::compare::names::{Names, grouped};
 use crate::compare::quantity::{ANY, About, Quantity, WIND};
@@ -15,17 +15,17 @@ use std::collections::HashMap;
 use std::f64::consts::PI;
 use std::path::Path;
 
-/// A cyclone's track while the events are read.
+/// State of a cyclone's track while events are read.
 pub(super) struct Storm {
-    place: Place,
+    key: GroupKey,
     wind_m_s: f64,
     lat_deg: f64,
-    /// Known if a point with a wind tells its hours, or those of all are known.
+    /// Known once a point with a wind has hours, or the time step is known.
     energy_1e4_kt2: Option<f64>,
 }
 
 impl Side {
-    /// Notes the quantities whose column a table has.
+    /// Records the quantities whose columns a table has.
     fn note_columns(
         &mut self,
         table: &Table,
@@ -41,11 +41,11 @@ impl Side {
         }
     }
 
-    /// Counts the tracks; gives those of cyclones, whose events are still to be read.
+    /// Adds the tracks; returns those of cyclones, whose events are read next.
     pub(super) fn read_tracks(&mut self, options: &SideOptions) -> Result<HashMap<u64, Storm>> {
         let selection = &options.selection;
         let path = self.coverage.path.join("tracks.csv");
-        // Labels have events of their own, and no table of tracks.
+        // Folders of labels have events, but no table of tracks.
         if !path.is_file() {
             let reason = "there is no such file; `squall events` writes it".into();
             return Err(ClimateError::Table { path, reason });
@@ -71,14 +71,14 @@ impl Side {
             let Some(of) = quantities(class) else {
                 continue;
             };
-            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
+            let Some(key) = self.key(selection, (year, month), (lat_deg, lon_deg)) else {
                 continue;
             };
             let origin = line.word("origin", &Origin::ALL, Origin::name)?;
             let fate = line.word("fate", &Fate::ALL, Fate::name)?;
-            // Other tracks split from one or were there when the data began: their first point is no genesis.
+            // Tracks that split from another or existed at the start of the data have no genesis.
             if origin.is_none_or(|origin| origin == Origin::Genesis) {
-                self.maps.add_genesis(place.year, class, lat_deg, lon_deg);
+                self.maps.add_genesis(key.year, class, lat_deg, lon_deg);
             }
             self.pieces.add(class, origin, fate);
             let is_cut = origin == Some(Origin::StartOfData)
@@ -91,22 +91,22 @@ impl Side {
             };
             let continues = origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
             self.continued += usize::from(continues);
-            self.add(of.tracks, place, 1.0, 1.0);
-            self.add_mean(of.lifetime, place, days);
+            self.add(of.tracks, key, 1.0, 1.0);
+            self.add_mean(of.lifetime, key, days);
             if let Some(landfalls) = of.landfalls {
-                self.add_mean(landfalls, place, line.number("landfalls")?);
+                self.add_mean(landfalls, key, line.number("landfalls")?);
             }
             let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
             if let Some(pressure) = of.pressure {
-                self.add_mean(pressure, place, pressure_hpa);
+                self.add_mean(pressure, key, pressure_hpa);
             }
-            self.add_own_of_track(class, place, &line, options)?;
+            self.add_own_of_track(class, key, &line, options)?;
             if class == Class::TropicalCyclone {
-                self.add_extreme(Extreme::CyclonePressure, place, pressure_hpa);
+                self.add_extreme(Extreme::CyclonePressure, key, pressure_hpa);
                 let id = line.whole("track_id")?;
                 let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
                 let storm = Storm {
-                    place,
+                    key,
                     wind_m_s: f64::NEG_INFINITY,
                     lat_deg: lat_deg.abs(),
                     energy_1e4_kt2: None,
@@ -117,24 +117,24 @@ impl Side {
         Ok(storms)
     }
 
-    /// Adds what of a track is compared for its class alone.
+    /// Adds the quantities of a track that are specific to its class.
     fn add_own_of_track(
         &mut self,
         class: Class,
-        place: Place,
+        key: GroupKey,
         line: &Line<'_>,
         options: &SideOptions,
     ) -> Result<()> {
         match class {
             Class::Background | Class::TropicalDepression => {}
-            Class::TropicalCyclone => self.add_wind(place, wind_of(line, options)?),
+            Class::TropicalCyclone => self.add_wind(key, wind_of(line, options)?),
             Class::ExtratropicalCyclone => {
-                self.add_mean(Quantity::ExtratropicalWind, place, wind_of(line, options)?);
+                self.add_mean(Quantity::ExtratropicalWind, key, wind_of(line, options)?);
             }
             Class::AtmosphericRiver => {
-                self.add_extreme(Extreme::RiverArea, place, line.number("max_area_km2")?);
+                self.add_extreme(Extreme::RiverArea, key, line.number("max_area_km2")?);
                 let transport = transport_of(line, options)?;
-                self.add_extreme(Extreme::RiverTransport, place, transport);
+                self.add_extreme(Extreme::RiverTransport, key, transport);
             }
         }
         Ok(())
@@ -151,7 +151,7 @@ impl Side {
         self.known[Quantity::RiverTransport as usize] = options.transport.is_some();
         use Quantity as Q;
         self.note_columns(&table, |about| about.event_column, options);
-        // A row without hours counts as one step of the data. Without statistics the step is not known, nor then the
+        // A row without hours represents one time step. Without statistics the time step is unknown, and so is the
         // energy.
         let hours = (self.coverage.counted).then_some(24.0 / self.coverage.times_per_day);
         self.known[Q::CycloneEnergy as usize] &= table.column("hours").is_some() || hours.is_some();
@@ -167,63 +167,63 @@ impl Side {
             }
             let (lon_deg, lat_deg) = line.position("lon_deg", "lat_deg")?;
             let (year, month, _) = line.time("time", self.coverage.calendar)?.date();
-            let Some(place) = self.place(selection, (year, month), (lat_deg, lon_deg)) else {
+            let Some(key) = self.key(selection, (year, month), (lat_deg, lon_deg)) else {
                 continue;
             };
             let area_km2 = line.number("area_km2")?;
             let rain_mm_day = line.number("mean_prect_m_s")?.map(|rate| rate * MM_PER_DAY);
-            self.add(of.present, place, 1.0, 1.0);
-            self.add_mean(of.area, place, area_km2);
+            self.add(of.present, key, 1.0, 1.0);
+            self.add_mean(of.area, key, area_km2);
             if let Some(water) = of.water {
-                // Where and when it falls, not where the track began.
+                // Attributed to where and when the rain falls, not to the genesis of the track.
                 if let Some(km3) = line.number("precipitation_km3")? {
-                    self.add(water, place, km3, times_of(line.number("hours")?, hours));
+                    self.add(water, key, km3, times_of(line.number("hours")?, hours));
                 }
             }
             if let (Some(rain), Some(mm_day), Some(area_km2)) = (of.rain, rain_mm_day, area_km2) {
-                self.add(rain, place, mm_day * area_km2, area_km2);
+                self.add(rain, key, mm_day * area_km2, area_km2);
             }
             if class == Class::AtmosphericRiver {
                 self.add_mean(
                     Q::RiverCover,
-                    place,
+                    key,
                     area_km2.map(|km2| 100.0 * km2 / earth_km2),
                 );
-                self.add_mean(Q::RiverLength, place, line.number("length_km")?);
-                self.add_mean(Q::RiverMoisture, place, line.number("max_tmq_kg_m2")?);
+                self.add_mean(Q::RiverLength, key, line.number("length_km")?);
+                self.add_mean(Q::RiverMoisture, key, line.number("max_tmq_kg_m2")?);
                 let transport = transport_of(&line, options)?;
-                self.add_mean(Q::RiverTransport, place, transport);
+                self.add_mean(Q::RiverTransport, key, transport);
             }
         }
         Ok(())
     }
 
-    /// What was found out about cyclones along their tracks.
+    /// Adds what was accumulated along cyclone tracks.
     pub(super) fn end_storms(&mut self, storms: HashMap<u64, Storm>) {
         let wind_in_tracks = !self.values(Extreme::CycloneWind).is_empty();
         let mut storms: Vec<(u64, Storm)> = storms.into_iter().collect();
-        // Sums must not depend on the order of a hash map.
+        // The sums must not depend on the iteration order of the hash map.
         storms.sort_by_key(|(id, _)| *id);
         for (_, storm) in storms {
             if storm.wind_m_s.is_finite() {
-                self.add(Quantity::CycloneLatitude, storm.place, storm.lat_deg, 1.0);
-                self.add_mean(Quantity::CycloneEnergy, storm.place, storm.energy_1e4_kt2);
+                self.add(Quantity::CycloneLatitude, storm.key, storm.lat_deg, 1.0);
+                self.add_mean(Quantity::CycloneEnergy, storm.key, storm.energy_1e4_kt2);
                 if !wind_in_tracks {
-                    self.add_wind(storm.place, Some(storm.wind_m_s));
+                    self.add_wind(storm.key, Some(storm.wind_m_s));
                 }
             }
         }
     }
 }
 
-/// The times that a row with rain stands for: more than one where fields are coarser than masks, whose times between have
-/// no rain of their own; `step_hours` is the step of the masks, if it is known.
+/// The number of times that a row with rain represents: more than one if fields are coarser than masks, because times
+/// between fields have no rain. `step_hours` is the time step of the masks, if known.
 fn times_of(hours: Option<f64>, step_hours: Option<f64>) -> f64 {
     let steps = hours.zip(step_hours.filter(|step| *step > 0.0));
     steps.map_or(1.0, |(hours, step)| (hours / step).max(1.0))
 }
 
-/// A point of a cyclone's track: its energy counts, and where it is the strongest so far, its latitude.
+/// Adds a point of a cyclone's track: its energy, and its latitude if it is the strongest point so far.
 fn note_storm(
     line: &Line<'_>,
     storms: &mut HashMap<u64, Storm>,
@@ -244,17 +244,17 @@ fn note_storm(
     Ok(())
 }
 
-/// The columns in which a table of events may have the transport in rivers: that of vapour, and a stand-in for it.
+/// The possible columns for the transport of rivers in a table of events: the vapour transport, and its proxy.
 const TRANSPORTS: [&str; 2] = ["max_ivt_kg_m_s", "max_ivt_proxy_kg_m_s"];
 
-/// What is noted where the stand-in is all that rivers have.
+/// The note if rivers have only the proxy.
 const BY_PROXY: &str = "The transport in rivers (max_ivt) is a proxy: column water times the wind at 850 hPa. In single rivers it is up to a third less than the vapour transport, or a fifth more.";
 
-/// The column in which rivers of all runs have a transport, so that like is compared with like; none if there is none.
-/// Where they have but not the same, or the stand-in alone, a note says so.
+/// The transport column that rivers of all runs have, so that equal quantities are compared; `None` if there is none.
+/// Adds a note if the runs have different columns or only the proxy.
 ///
 /// # Errors
-/// [`crate::ClimateError`] of a table that cannot be read.
+/// [`crate::ClimateError`] if a table cannot be read.
 pub(in crate::compare) fn shared_transport(
     runs: &[&Coverage],
     names: &Names,
@@ -263,18 +263,18 @@ pub(in crate::compare) fn shared_transport(
     let mut having = Vec::new();
     for (run, coverage) in runs.iter().enumerate() {
         let has = has_transports(&coverage.path)?;
-        // A run without rivers is like any other.
+        // A run without any transport does not restrict the choice.
         if has.contains(&true) {
             having.push((run, has));
         }
     }
     if having.is_empty() {
-        // Without a river neither column tells more than the other.
+        // Without any transport both columns are equivalent.
         return Ok(Some(TRANSPORTS[1]));
     }
     let shared = (0..TRANSPORTS.len()).find(|&column| having.iter().all(|(_, has)| has[column]));
-    let told = |(run, has): (usize, [bool; 2])| (run, TRANSPORTS[usize::from(!has[0])]);
-    let groups = grouped(having.into_iter().map(told), |a, b| a == b);
+    let column_of = |(run, has): (usize, [bool; 2])| (run, TRANSPORTS[usize::from(!has[0])]);
+    let groups = grouped(having.into_iter().map(column_of), |a, b| a == b);
     if let (None, [(one, of_one), (other, of_other)]) = (shared, &groups[..]) {
         notes.push(format!(
             "The transport in rivers is not compared: the rivers of {} have {one}, those of {} {other}; one is a stand-in for the other.",
@@ -290,10 +290,11 @@ pub(in crate::compare) fn shared_transport(
     Ok(shared.map(|column| TRANSPORTS[column]))
 }
 
-/// Notes which runs have the transport of the files and which its integral, as far as their statistics say it.
+/// Notes which runs have transport from files and which have the integral, if recorded.
 fn note_kinds(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
-    let told = (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.transport.as_ref()?)));
-    let kinds = grouped(told, |a, b| a == b);
+    let recorded =
+        (runs.iter().enumerate()).filter_map(|(run, c)| Some((run, c.transport.as_ref()?)));
+    let kinds = grouped(recorded, |a, b| a == b);
     if kinds.len() > 1 {
         let kinds: Vec<String> = (kinds.iter())
             .map(|(kind, runs)| format!("{}: {kind}", names.who(runs)))
@@ -305,7 +306,7 @@ fn note_kinds(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
     }
 }
 
-/// Which of [`TRANSPORTS`] the first river that has any has.
+/// Which of [`TRANSPORTS`] are present in the first river that has any.
 fn has_transports(folder: &Path) -> Result<[bool; 2]> {
     let mut table = Table::open(&events_table(folder)?, &["class"])?;
     while let Some(line) = table.next()? {
@@ -325,11 +326,11 @@ fn has_transports(folder: &Path) -> Result<[bool; 2]> {
 }
 
 impl Side {
-    /// The column in which rivers of one run have a transport: that of vapour, if any has it. A note says where they have
-    /// the stand-in alone.
+    /// The transport column of one run: the vapour transport if any river has it. Adds a note if rivers have only the
+    /// proxy.
     ///
     /// # Errors
-    /// [`ClimateError`] of a table that cannot be read.
+    /// [`ClimateError`] if a table cannot be read.
     pub(crate) fn transport_column(folder: &Path, notes: &mut Vec<String>) -> Result<&'static str> {
         let [of_vapour, of_stand_in] = TRANSPORTS;
         let [has_vapour, has_stand_in] = has_transports(folder)?;
@@ -352,7 +353,7 @@ fn wind_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
     }
 }
 
-/// The highest transport of a river, in the column that is compared.
+/// The highest transport of a river, in the compared column.
 fn transport_of(line: &Line<'_>, options: &SideOptions) -> Result<Option<f64>> {
     match options.transport {
         Some(column) => line.number(column),
@@ -368,7 +369,7 @@ mod tests {
     fn rain_of_coarser_fields_counts_for_the_times_between() {
         assert_eq!(times_of(Some(6.0), Some(3.0)), 2.0);
         assert_eq!(times_of(Some(6.0), Some(6.0)), 1.0);
-        // Hours are a day at most, whatever the step.
+        // Hours are limited to a day, whatever the time step.
         assert_eq!(times_of(Some(24.0), Some(120.0)), 1.0);
         assert_eq!(times_of(None, Some(3.0)), 1.0);
         assert_eq!(times_of(Some(6.0), None), 1.0);

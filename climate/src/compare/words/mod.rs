@@ -1,4 +1,4 @@
-//! Sentences that tell the changes between two runs.
+//! Sentences about the changes between two runs.
 
 mod numbers;
 
@@ -29,15 +29,15 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// Index in [`RETURN_YEARS`] of the level that sentences speak of: that of 20 years.
+/// Index in [`RETURN_YEARS`] of the level used in sentences: 20 years.
 pub(crate) const SPOKEN_LEVEL: usize = 3;
 
-/// The name of a month, 1 to 12; other numbers go on around the year: 13 is January, 0 December.
+/// The name of a month, 1 to 12; other numbers wrap around: 13 is January, 0 December.
 pub(crate) fn month_name(month: i64) -> &'static str {
     MONTHS[(month - 1).rem_euclid(12) as usize]
 }
 
-/// Months as people say them: `June to November`, `all months`, `January, March`.
+/// Months in words: `June to November`, `all months`, `January, March`.
 pub(crate) fn months(months: &[i64]) -> String {
     let name = month_name;
     let has = |month: i64| months.contains(&((month - 1).rem_euclid(12) + 1));
@@ -59,25 +59,25 @@ pub(crate) fn months(months: &[i64]) -> String {
     names.join(", ")
 }
 
-/// Years in words, with runs of consecutive ones joined; `years` ascend, and of many runs only the first are named:
-/// `1952 to 1975, 1980`.
+/// Years in words: `1952 to 1975, 1980`. `years` ascend; consecutive ones are joined, and only the first few ranges are
+/// named.
 pub(crate) fn years_in_words(years: &[i64]) -> String {
-    const MOST: usize = 5;
+    const MAX_LISTED: usize = 5;
     let stretches: Vec<&[i64]> = years.chunk_by(|a, b| a + 1 == *b).collect();
     let words = |stretch: &&[i64]| match stretch {
         [first, .., last] => format!("{first} to {last}"),
         _ => stretch.iter().map(i64::to_string).collect(),
     };
-    let said: Vec<String> = stretches.iter().take(MOST).map(words).collect();
-    let more: usize = stretches.iter().skip(MOST).map(|s| s.len()).sum();
+    let said: Vec<String> = stretches.iter().take(MAX_LISTED).map(words).collect();
+    let more: usize = stretches.iter().skip(MAX_LISTED).map(|s| s.len()).sum();
     match more {
         0 => said.join(", "),
         more => format!("{} and {more} more", said.join(", ")),
     }
 }
 
-/// All sentences: those of the whole globe and year first, then those of hemispheres, basins and seasons that changed,
-/// of maps, of return levels.
+/// All sentences: those about the whole globe and year, then significant ones about hemispheres, basins and seasons,
+/// then those about maps and return levels.
 pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
     let of = |wanted: &dyn Fn(&ChangeRow) -> bool| -> Vec<String> {
         (comparison.changes.iter())
@@ -86,7 +86,7 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
             .collect()
     };
     let mut all = of(&|row| row.group() == Group::ALL);
-    // Seasons of hemispheres and basins would be hundreds of sentences.
+    // Seasons of hemispheres and basins would add hundreds of sentences.
     all.extend(of(&|row| {
         row.group().is_region_or_season() && row.significant
     }));
@@ -100,7 +100,7 @@ pub(crate) fn statements(comparison: &Comparison) -> Vec<String> {
     all
 }
 
-/// The sentence of a row; `None` where neither run has any event.
+/// The sentence for a row; `None` if neither run has an event.
 pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let about = row.quantity.about();
     let change = &row.change;
@@ -169,7 +169,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     Some(capital(&text))
 }
 
-/// The verb that fits the subject: counted things are plural, and their verb has no s.
+/// The verb for the subject: countable subjects are plural, so their verb has no s.
 pub(crate) fn verb(about: &About, word: &str) -> String {
     if about.counted {
         word.into()
@@ -178,7 +178,7 @@ pub(crate) fn verb(about: &About, word: &str) -> String {
     }
 }
 
-/// Why there is no interval, in words.
+/// The reason for a missing interval, in words.
 pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> String {
     match reason {
         Some(NoInterval::TooFewYears) | None => {
@@ -204,7 +204,7 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
     }
 }
 
-/// The words that say how many years are compared, of how many members, and which of their months.
+/// The number of years compared, of how many members, and which of their months, in words.
 fn years(comparison: &Comparison) -> String {
     let sides = [&comparison.a, &comparison.b];
     let [a, b] = sides.map(|side| side.years.len());
@@ -218,7 +218,7 @@ fn years(comparison: &Comparison) -> String {
     format!("{a} year{s}{of_a} against {b}{of_b}{only}")
 }
 
-/// ` of 4 members`, or nothing of a side of one run.
+/// ` of 4 members`, or empty for a side of one run.
 fn of_members(side: &SideSummary) -> String {
     match side.members.len() {
         0 => String::new(),
@@ -226,20 +226,19 @@ fn of_members(side: &SideSummary) -> String {
     }
 }
 
-/// The interval that a sentence gives: that of the relative change where percentages make sense for the quantity, else
-/// that of the difference. The latter too if the relative change has no upper end, because in too many bootstrap draws
-/// a run has no event.
+/// The interval for a sentence: of the relative change if percentages are meaningful, otherwise of the difference. Also
+/// of the difference if the relative change has no upper end, because a run has no event in too many resamples.
 fn shown_interval(about: &About, change: &Change) -> Option<Interval> {
     relative_interval(about, change).or(change.interval)
 }
 
-/// The interval of the relative change, if percentages make sense for the quantity.
+/// The interval of the relative change, if percentages are meaningful.
 fn relative_interval(about: &About, change: &Change) -> Option<Interval> {
     let means = about.relative && change.relative.is_some();
     change.relative_interval.filter(|_| means)
 }
 
-/// The size of a change: in percent where that makes sense, else in the quantity's unit.
+/// The size of a change: in percent if meaningful, otherwise in the quantity's unit.
 fn amount(about: &About, change: &Change, signed: bool) -> String {
     match change.relative.filter(|_| about.relative) {
         Some(relative) => percent(relative, decimals(relative), signed),
@@ -256,7 +255,7 @@ fn amount(about: &About, change: &Change, signed: bool) -> String {
     }
 }
 
-/// The confidence interval and the p value, in words.
+/// The confidence interval and the p-value, in words.
 fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
     let ends = if relative_interval(about, change).is_some() {
         let digits = decimals(interval.low).max(decimals(interval.high));
@@ -283,7 +282,7 @@ fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Com
     )
 }
 
-/// What a sentence adds if the change would be significant were it the only row that is tested; else nothing.
+/// An addition for changes that would be significant if their row were the only test; otherwise empty.
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     let alone = row
         .change
@@ -296,7 +295,7 @@ fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     }
 }
 
-/// In how many cells of a map the quantity changes, in a sentence.
+/// The sentence about the number of changed cells of a map.
 fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     let (name, class) = (map.name.as_str(), map.class.as_str());
     let quantity = MapQuantity::ALL.into_iter().find(|q| q.name() == name);
@@ -326,7 +325,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     )
 }
 
-/// How a return level changes, in a sentence.
+/// The sentence about the change of a return level.
 pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let subject = capital(&levels.subject);
     let Some(change) = levels.changes.get(SPOKEN_LEVEL) else {
@@ -367,7 +366,7 @@ pub(crate) fn of_level(levels: &ReturnLevels, comparison: &Comparison) -> String
     )
 }
 
-/// How many years have no event: `; 12 of 30 years of present without any`, or nothing.
+/// The number of years without an event: `; 12 of 30 years of present without any`, or empty.
 fn years_without(levels: &ReturnLevels, comparison: &Comparison) -> String {
     let labels = [&comparison.a.label, &comparison.b.label];
     let sides = levels.fits.iter().zip(labels);
@@ -382,7 +381,7 @@ fn years_without(levels: &ReturnLevels, comparison: &Comparison) -> String {
     said.collect()
 }
 
-/// The text with its first letter as a capital.
+/// The text with its first letter capitalised.
 pub(crate) fn capital(text: &str) -> String {
     let mut letters = text.chars();
     letters.next().map_or_else(String::new, |first| {

@@ -1,11 +1,11 @@
 //! Formats numbers for sentences.
 
-/// How many decimals a share in percent has: one below ten percent, none above.
+/// Decimals of a percentage: one below ten percent, none above.
 pub(super) fn decimals(share: f64) -> usize {
     usize::from((100.0 * share).abs() < 9.95)
 }
 
-/// A share in percent as text; without sign its absolute value.
+/// A share as a percentage; its absolute value if unsigned.
 pub(crate) fn percent(share: f64, decimals: usize, signed: bool) -> String {
     let percent = 100.0 * if signed { share } else { share.abs() };
     if signed {
@@ -15,7 +15,7 @@ pub(crate) fn percent(share: f64, decimals: usize, signed: bool) -> String {
     }
 }
 
-/// A number with three significant digits, whole from 100 on.
+/// A number with three significant digits, without decimals from 100.
 pub(crate) fn value(number: f64) -> String {
     if number == 0.0 || !number.is_finite() {
         return if number == 0.0 {
@@ -29,20 +29,20 @@ pub(crate) fn value(number: f64) -> String {
     format!("{number:.decimals$}")
 }
 
-/// As [`value`], with the sign.
+/// Like [`value`], with a sign.
 pub(crate) fn signed_value(number: f64) -> String {
     let sign = if number > 0.0 { "+" } else { "" };
     format!("{sign}{}", value(number))
 }
 
-/// A share in percent, with the digits that it was given with: 95, 99.73, 99.9999.
+/// A share as a percentage with its original digits: 95, 99.73, 99.9999.
 pub(crate) fn in_percent(share: f64) -> String {
-    // Rounded, because multiplying by 100 adds binary errors: numbers below 1 are within 6e-17 of the decimals that
-    // they stand for, their products are not.
+    // Rounded, because multiplication by 100 adds binary errors: numbers below 1 are within 6e-17 of the decimals that
+    // they represent, their products are not.
     format!("{}", (1e15 * share).round() / 1e13)
 }
 
-/// A number without zeros at its end.
+/// A number without trailing zeros.
 pub(crate) fn trimmed(number: f64) -> String {
     let text = format!("{number:.2}");
     text.trim_end_matches('0').trim_end_matches('.').into()

@@ -1,4 +1,4 @@
-//! Sentences as people read them.
+//! Sentences in full.
 
 use super::*;
 use crate::compare::Quantity;
@@ -111,7 +111,7 @@ fn without_interval_the_text_says_why() {
         statement(&lacking, &of).unwrap(),
         "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
     );
-    // The relative change from almost nothing has no upper end: the interval is that of the difference.
+    // The relative change from almost nothing has no upper end, so the interval of the difference is shown.
     let mut rare = row(Quantity::CycloneTracks, Group::ALL, (0.1, 2.0), 0.01);
     rare.change.relative_interval = None;
     assert_eq!(
@@ -139,8 +139,8 @@ fn where_nothing_can_be_significant_the_text_says_so() {
         (of.draws.confidence, of.draws.draws) = (confidence, draws);
         statement(&unsure, &of).unwrap()
     };
-    // Ten years can be divided into five and five in 252 ways, and in two of these the sides differ most: no p is below
-    // 2/252 = 0.0079, which is more than the 0.005 that is needed.
+    // There are 252 ways to divide ten years into five and five, and in two of them the sides differ most: p is at
+    // least 2/252 = 0.0079, more than the required 0.005.
     let said = say(5, 0.995, 10_000);
     assert!(
         said.starts_with(

@@ -1,15 +1,15 @@
-//! Finds the calendar of a table in the files beside it.
+//! Finds the calendar of a table from other files in its folder.
 
 use squall_data::Calendar;
 use squall_data::archive::on_library_thread;
 use std::path::{Path, PathBuf};
 
-/// The calendar of the tables of a folder, which do not tell it themselves: that of `statistics.nc`, else of the time
-/// axis of the first other netCDF file that has one, such as masks; `None` if nothing there tells.
+/// Returns the calendar of the tables in a folder, which do not state it themselves. It is that of `statistics.nc`,
+/// otherwise of the time axis of the first netCDF file with one, such as masks; `None` if there is none.
 ///
-/// A file that cannot be read tells nothing here: what needs it says what is wrong with it.
+/// Unreadable files are ignored here; their own reader reports the problem.
 pub fn calendar_beside(folder: &Path) -> Option<Calendar> {
-    // The folder of a bare file name has no name.
+    // The parent of a bare file name is empty.
     let folder = if folder.as_os_str().is_empty() {
         Path::new(".")
     } else {
@@ -20,18 +20,18 @@ pub fn calendar_beside(folder: &Path) -> Option<Calendar> {
         .map(|entry| entry.path())
         .filter(|path| path.extension().is_some_and(|end| end == "nc"))
         .collect();
-    // The statistics are of the tables beside them; other files may be of a part.
+    // `statistics.nc` describes the tables next to it; other files may cover only a part.
     files.sort_by_key(|path| (!path.ends_with("statistics.nc"), path.clone()));
     on_library_thread(|| files.iter().find_map(|path| calendar_of(path)))
 }
 
 fn calendar_of(path: &Path) -> Option<Calendar> {
     let file = netcdf::open(path).ok()?;
-    let told = match file.attribute("calendar_of_the_data") {
+    let reported = match file.attribute("calendar_of_the_data") {
         Some(attribute) => attribute.value().ok()?,
         None => file.variable("time")?.attribute_value("calendar")?.ok()?,
     };
-    match told {
+    match reported {
         netcdf::AttributeValue::Str(name) => Calendar::from_cf(&name),
         _ => None,
     }

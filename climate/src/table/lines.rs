@@ -1,4 +1,4 @@
-//! Reading tables: cells by column name, and errors that say where.
+//! Reads tables: cells by column name, with errors that state the location.
 
 use super::sources::{self, Opened};
 use crate::error::{ClimateError, Result};
@@ -10,21 +10,21 @@ const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
 const A_LONGITUDE: &str = "a longitude in degrees";
 
-/// A longitude as [0, 360).
+/// A longitude in [0, 360).
 pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
     let turned = lon_deg.rem_euclid(360.0);
-    // That of a tiny negative angle rounds to 360 itself.
+    // `rem_euclid` of a tiny negative angle rounds up to 360.
     if turned < 360.0 { turned } else { 0.0 }
 }
 
-/// Name of a column as it is looked for in tables of other tools: lower case, without quotes and TECA's type codes.
+/// Normalises a column name of another tool: lower case, without quotes and TECA's type codes.
 pub(crate) fn plain_name(name: &str) -> String {
     let name = name.trim().trim_matches('"');
     let name = name.split('(').next().unwrap_or(name);
     name.trim().to_ascii_lowercase()
 }
 
-/// An open table: CSV, or by its first bytes Parquet or GeoJSON.
+/// An open table: CSV, Parquet or GeoJSON, as detected from its first bytes.
 pub(crate) struct Table {
     path: PathBuf,
     opened: Opened,
@@ -32,7 +32,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Opens a table that must have some columns.
+    /// Opens a table that must have the required columns.
     pub fn open(path: &Path, required: &[&str]) -> Result<Self> {
         let table = Self {
             path: path.into(),
@@ -52,17 +52,17 @@ impl Table {
         Ok(table)
     }
 
-    /// The calendar of its dates, where the file says.
+    /// The calendar of its dates, if the file states it.
     pub fn calendar(&self) -> Option<Calendar> {
         self.opened.calendar
     }
 
-    /// Names of the columns as they stand in the file.
+    /// Names of the columns as in the file.
     pub fn names(&self) -> &[String] {
         &self.opened.names
     }
 
-    /// Place of a column.
+    /// Index of a column.
     pub fn column(&self, name: &str) -> Option<usize> {
         self.opened.header.iter().position(|column| column == name)
     }
@@ -80,12 +80,12 @@ pub(crate) struct Line<'a> {
 }
 
 impl Line<'_> {
-    /// Whether a cell is missing or its column absent.
+    /// Whether a cell is blank or its column absent.
     pub fn is_blank(&self, column: &str) -> bool {
         self.known(column).is_empty()
     }
 
-    /// The text of a cell that says something.
+    /// The text of a cell; empty for a missing-value marker.
     fn known(&self, column: &str) -> &str {
         known(self.cell(column))
     }
@@ -96,7 +96,7 @@ impl Line<'_> {
         index.and_then(|k| self.table.cells.get(k)).unwrap_or("")
     }
 
-    /// The error of a cell.
+    /// An error for a cell.
     pub fn bad(&self, column: &str, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
             path: self.table.path.clone(),
@@ -108,7 +108,7 @@ impl Line<'_> {
         }
     }
 
-    /// The error of a cell that holds no date of its calendar.
+    /// An error for a cell that is not a date in its calendar.
     pub fn bad_date(&self, column: &str, expected: String) -> ClimateError {
         ClimateError::TableDate {
             path: self.table.path.clone(),
@@ -132,13 +132,13 @@ impl Line<'_> {
         }
     }
 
-    /// A text; `None` if missing.
+    /// A string; `None` if missing.
     pub fn text(&self, column: &str) -> Option<String> {
         let text = self.known(column);
         (!text.is_empty()).then(|| text.to_string())
     }
 
-    /// A whole number that is not negative; `None` if missing.
+    /// A non-negative integer; `None` if missing.
     pub fn whole(&self, column: &str) -> Result<Option<u64>> {
         let text = self.known(column);
         if text.is_empty() {
@@ -169,14 +169,14 @@ impl Line<'_> {
         }
     }
 
-    /// Identities with blanks between them.
+    /// Identities separated by blanks.
     pub fn list(&self, column: &str) -> Result<Vec<u64>> {
         let parts = self.known(column).split_whitespace();
         let ids: std::result::Result<_, _> = parts.map(|id| digits(id).parse::<u64>()).collect();
         ids.map_err(|_| self.bad(column, "identities of tracks with blanks between them"))
     }
 
-    /// A longitude, brought to [0, 360); `None` if missing.
+    /// A longitude in [0, 360); `None` if missing.
     pub fn longitude(&self, column: &str) -> Result<Option<f64>> {
         let lon_deg = self.number(column)?;
         if lon_deg.is_some_and(|v| v.abs() > 720.0) {
@@ -185,7 +185,7 @@ impl Line<'_> {
         Ok(lon_deg.map(eastern_longitude))
     }
 
-    /// Longitude, brought to [0, 360), and latitude.
+    /// A longitude in [0, 360), and a latitude.
     pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
         let lon_deg = self
             .longitude(lon)?
@@ -206,13 +206,13 @@ impl Line<'_> {
         })
     }
 
-    /// The class in the column of that name.
+    /// The class in the column `class`.
     pub fn class(&self) -> Result<Class> {
         self.word("class", &Class::TRACKED, Class::name)?
             .ok_or_else(|| self.bad("class", CLASSES))
     }
 
-    /// One of some words; `None` if missing.
+    /// One of several words; `None` if missing.
     pub fn word<T: Copy>(
         &self,
         column: &str,

@@ -1,9 +1,9 @@
 //! `events.csv`, `objects.csv` and `tracks.csv`.
 //!
-//! Numbers are written to a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind
-//! 0.001 m/s); what is not known is blank. Columns are found by name, in any order; unknown ones are passed over. What
-//! is written as CSV is read from CSV, Parquet and GeoJSON, also where data frames have saved it again: NaN and NA are
-//! blank, too, and 7.0 is the whole number 7.
+//! Numbers are written with a fixed number of decimals (positions 0.0001°, lengths 0.1 km, pressure 0.1 Pa, wind 0.001
+//! m/s); unknown values are blank. Columns are found by name, in any order; unknown columns are ignored. Tables can be
+//! read as CSV, Parquet or GeoJSON, also after a data frame library has saved them: NaN and NA then count as blank, and
+//! 7.0 as the integer 7.
 
 mod beside;
 pub(crate) mod lines;
@@ -27,19 +27,19 @@ pub(crate) use spill::Spill;
 
 /// Header of `events.csv` and `objects.csv`.
 ///
-/// What follows `mean_probability` came later and may be absent in tables of other programs. `hours`: the time that a
-/// row stands for; `touches_edge`: 1 where a regional domain cuts the event; `ar_scale`: 0 to 5, rivers only; the rest
-/// as in [`crate::events::EventDetails`].
+/// The columns after `mean_probability` were added later and may be absent in tables of other programs. `hours`: the
+/// time that a row represents; `touches_edge`: 1 if the event touches the edge of a regional domain; `ar_scale`: 0 to
+/// 5, rivers only; the others as in [`crate::events::EventDetails`].
 pub const EVENT_COLUMNS: [&str; 28] = rows::names(&rows::EVENT);
 
 /// Header of `tracks.csv`.
 ///
-/// What follows `basin` came later and may be absent in tables of other programs; see [`crate::track::TrackDetails`],
-/// [`crate::track::Landfall`] and [`crate::track::Identity`]. `split_tracks` and `merged_tracks` are identities with
-/// blanks between them.
+/// The columns after `basin` were added later and may be absent in tables of other programs; see
+/// [`crate::track::TrackDetails`], [`crate::track::Landfall`] and [`crate::track::Identity`]. `split_tracks` and
+/// `merged_tracks` are identities separated by blanks.
 pub const TRACK_COLUMNS: [&str; 42] = rows::names(&rows::TRACK);
 
-/// Writes a table row by row; it takes its name when it is whole.
+/// Writes a table row by row. The file gets its final name when it is complete.
 ///
 /// `TableWriter<Event>` writes `events.csv`, `TableWriter<Track>` writes `tracks.csv`.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ pub struct TableWriter<T: Row> {
     rows: std::marker::PhantomData<T>,
 }
 
-/// What can be a row of a table.
+/// A type that can be a row of a table.
 pub trait Row {
     /// The header.
     fn columns() -> Vec<&'static str>;
@@ -58,7 +58,7 @@ pub trait Row {
 }
 
 impl<T: Row> TableWriter<T> {
-    /// Begins a table.
+    /// Creates a table with its header.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if the file cannot be created.
@@ -82,7 +82,7 @@ impl<T: Row> TableWriter<T> {
         self.record(row.cells())
     }
 
-    /// Ends the table and gives it its name.
+    /// Completes the table and gives it its final name.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing, syncing or renaming fails.
@@ -104,7 +104,7 @@ impl<T: Row> TableWriter<T> {
 /// Writes `events.csv` or `objects.csv`.
 ///
 /// # Errors
-/// [`ClimateError::Data`] if writing fails; the file is then as it was.
+/// [`ClimateError::Data`] if writing fails; an existing file is then unchanged.
 pub fn write_events(path: impl Into<PathBuf>, events: &[Event]) -> Result<()> {
     write_rows(path, events)
 }
@@ -112,7 +112,7 @@ pub fn write_events(path: impl Into<PathBuf>, events: &[Event]) -> Result<()> {
 /// Writes `tracks.csv`.
 ///
 /// # Errors
-/// [`ClimateError::Data`] if writing fails; the file is then as it was.
+/// [`ClimateError::Data`] if writing fails; an existing file is then unchanged.
 pub fn write_tracks(path: impl Into<PathBuf>, tracks: &[Track]) -> Result<()> {
     write_rows(path, tracks)
 }

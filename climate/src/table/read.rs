@@ -1,4 +1,4 @@
-//! Tables back to events and tracks, row by row.
+//! Reads events and tracks from tables, row by row.
 
 use super::EVENT_COLUMNS;
 use super::lines::{Line, Table};
@@ -9,18 +9,18 @@ use squall_data::Calendar;
 use squall_data::cell::digits;
 use std::path::Path;
 
-/// The rows of `events.csv` or `objects.csv`, one after the other, so that a table of a century needs no memory.
+/// Iterates over the rows of `events.csv` or `objects.csv`, so that memory does not depend on the size of the table.
 pub struct EventReader {
     table: Table,
     calendar: Calendar,
 }
 
 impl EventReader {
-    /// Opens a table, as CSV, Parquet or GeoJSON; only class, time and position are required. An unknown area or shape
-    /// is NaN, an unknown box is the centre. The calendar is that of the file where it says one.
+    /// Opens a table as CSV, Parquet or GeoJSON; only class, time and position are required. Unknown areas and shapes
+    /// are NaN; an unknown box is the centre. A calendar stated in the file takes precedence over `calendar`.
     ///
     /// # Errors
-    /// As [`read_events`].
+    /// Errors of [`read_events`].
     pub fn open(path: impl AsRef<Path>, calendar: Calendar) -> Result<Self> {
         let table = Table::open(path.as_ref(), &EVENT_COLUMNS[..4])?;
         let calendar = table.calendar().unwrap_or(calendar);
@@ -37,18 +37,18 @@ impl Iterator for EventReader {
     }
 }
 
-/// The rows of `tracks.csv`, one after the other.
+/// Iterates over the rows of `tracks.csv`.
 pub struct TrackReader {
     table: Table,
     calendar: Calendar,
 }
 
 impl TrackReader {
-    /// Opens a table, as CSV, Parquet or GeoJSON; identity, class, times and genesis are required. What follows from
-    /// other columns (duration, speed, category, basin) is not read.
+    /// Opens a table as CSV, Parquet or GeoJSON; identity, class, times and genesis are required. Derived columns
+    /// (duration, speed, category, basin) are not read.
     ///
     /// # Errors
-    /// As [`read_events`].
+    /// Errors of [`read_events`].
     pub fn open(path: impl AsRef<Path>, calendar: Calendar) -> Result<Self> {
         let required = [
             "track_id",
@@ -73,20 +73,20 @@ impl Iterator for TrackReader {
     }
 }
 
-/// Reads `events.csv` or `objects.csv` as [`EventReader`] does, all at once.
+/// Reads `events.csv` or `objects.csv` at once, like [`EventReader`].
 ///
 /// # Errors
-/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column, [`crate::ClimateError::TableCell`] or
-/// [`crate::ClimateError::TableDate`] with line and column if a cell cannot be understood,
-/// [`crate::ClimateError::Data`] if it cannot be opened.
+/// [`crate::ClimateError::Table`] if the file is not a table or lacks a column; [`crate::ClimateError::TableCell`] or
+/// [`crate::ClimateError::TableDate`], with line and column, if a cell is invalid; [`crate::ClimateError::Data`] if the
+/// file cannot be opened.
 pub fn read_events(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Event>> {
     EventReader::open(path, calendar)?.collect()
 }
 
-/// Reads `tracks.csv` as [`TrackReader`] does, all at once.
+/// Reads `tracks.csv` at once, like [`TrackReader`].
 ///
 /// # Errors
-/// As [`read_events`].
+/// Errors of [`read_events`].
 pub fn read_tracks(path: impl AsRef<Path>, calendar: Calendar) -> Result<Vec<Track>> {
     TrackReader::open(path, calendar)?.collect()
 }
@@ -165,22 +165,22 @@ fn track(line: &Line<'_>, calendar: Calendar) -> Result<Track> {
     })
 }
 
-/// The length of a path of which a table has the length and the mean speed, both rounded: the one that gives both cells
-/// again, and the cell itself where they are of two paths.
+/// The length of a path, from a rounded length and a rounded mean speed: a value that reproduces both cells. If they
+/// are inconsistent, the length as it is.
 fn path_km(line: &Line<'_>, seconds: f64) -> Result<f64> {
-    // Half of the last decimal of each cell.
+    // Half a unit of the last decimal of each cell.
     const HALF_KM: f64 = 0.05;
     const HALF_M_S: f64 = 0.000_499_999_9;
-    let told = line.number("distance_km")?.unwrap_or(f64::NAN);
+    let length = line.number("distance_km")?.unwrap_or(f64::NAN);
     let Some(speed) = line.number("mean_speed_m_s")? else {
-        return Ok(told);
+        return Ok(length);
     };
     let km = |speed: f64| speed * seconds / 1000.0;
-    let by_speed = told.max(km(speed - HALF_M_S)).min(km(speed + HALF_M_S));
-    Ok(if (by_speed - told).abs() < HALF_KM {
+    let by_speed = length.max(km(speed - HALF_M_S)).min(km(speed + HALF_M_S));
+    Ok(if (by_speed - length).abs() < HALF_KM {
         by_speed
     } else {
-        told
+        length
     })
 }
 

@@ -1,4 +1,4 @@
-//! The columns of the tables: their names, and the cells of a row.
+//! The columns of the tables: names and cells.
 
 use super::{EVENT_COLUMNS, Row, TRACK_COLUMNS};
 use crate::events::Event;
@@ -6,7 +6,7 @@ use crate::statistics::{Basin, Category};
 use crate::track::{Landfall, Track};
 use squall_data::Class;
 
-/// A column: its name, and its cell in a row.
+/// A column: its name, and the function that formats its cell.
 type Column<T> = (&'static str, fn(&T) -> String);
 
 /// The columns of `events.csv` and `objects.csv`, in their order.
@@ -141,7 +141,7 @@ impl Row for Track {
     }
 }
 
-/// The category of a tropical cyclone whose wind is known; empty of others.
+/// The category of a tropical cyclone with known wind; otherwise empty.
 fn category(track: &Track) -> &'static str {
     let wind_m_s = (track.max_wind_m_s).filter(|_| track.class == Class::TropicalCyclone);
     let category = wind_m_s.and_then(Category::saffir_simpson);
@@ -159,7 +159,7 @@ fn fixed(value: f64, decimals: usize) -> String {
     }
     let text = format!("{value:.decimals$}");
     match text.strip_prefix('-') {
-        // What is rounded to 0 has no sign.
+        // A value rounded to 0 has no sign.
         Some(size) if size.bytes().all(|byte| matches!(byte, b'0' | b'.')) => size.into(),
         _ => text,
     }
@@ -195,7 +195,7 @@ fn longitude(value: f64) -> String {
     turned(value, 4, 360.0)
 }
 
-/// An angle from 0 to below an end, to which it must not be rounded.
+/// Formats an angle in [0, end) and prevents rounding up to `end`.
 fn turned(value: f64, decimals: usize, end: f64) -> String {
     match fixed(value, decimals) {
         text if text == fixed(end, decimals) => fixed(0.0, decimals),

@@ -1,4 +1,4 @@
-//! Sorting more rows than memory should hold.
+//! External merge sort, for more rows than memory should hold.
 
 use crate::error::{ClimateError, Result};
 use serde::Serialize;
@@ -10,34 +10,34 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// What rows are sorted by: ascending by the first number, then by the second, then as they came.
+/// Sort key: the first number, then the second, then the order of insertion.
 type Key = (u64, i64, u64);
 
-/// So many portions become one before there are more: in the end all are open at once, and most systems let a program
-/// open a thousand files.
-const MOST_ALIKE: usize = 128;
+/// Maximum number of files of one merge level before they are merged. The final merge opens all files at once, and most
+/// systems limit a process to about a thousand.
+const MAX_FILES_PER_LEVEL: usize = 128;
 
-/// Collects rows and gives them back sorted, with a bounded number of them in memory: full portions are sorted and
-/// written to files of a folder, which are then merged.
+/// Collects rows and returns them sorted, with a bounded number in memory: full chunks are sorted and written to files
+/// in a folder, which are merged at the end.
 pub(crate) struct Spill<T> {
     folder: PathBuf,
-    most_held: usize,
-    most_alike: usize,
+    max_held: usize,
+    max_files_per_level: usize,
     held: Vec<(Key, T)>,
-    /// How often the rows of each file were merged, which never ascends, and the file.
+    /// Merge level and path of each file; levels never ascend.
     portions: Vec<(u32, PathBuf)>,
-    /// Files written so far.
+    /// Number of files written so far.
     written: usize,
     count: u64,
 }
 
 impl<T: Serialize + DeserializeOwned> Spill<T> {
-    /// An empty collection; `folder` is created when it is needed and removed when the rows have been taken.
-    pub fn new(folder: impl Into<PathBuf>, most_held: usize) -> Self {
+    /// Creates an empty collection. `folder` is created on demand and removed after the rows were read.
+    pub fn new(folder: impl Into<PathBuf>, max_held: usize) -> Self {
         Self {
             folder: folder.into(),
-            most_held: most_held.max(1),
-            most_alike: MOST_ALIKE,
+            max_held: max_held.max(1),
+            max_files_per_level: MAX_FILES_PER_LEVEL,
             held: Vec::new(),
             portions: Vec::new(),
             written: 0,
@@ -48,11 +48,11 @@ impl<T: Serialize + DeserializeOwned> Spill<T> {
     /// Adds a row.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if a portion cannot be written, or read again to be merged.
+    /// [`ClimateError::Data`] if a file cannot be written, or read for merging.
     pub fn push(&mut self, first: u64, second: i64, row: T) -> Result<()> {
         self.held.push(((first, second, self.count), row));
         self.count += 1;
-        if self.held.len() < self.most_held {
+        if self.held.len() < self.max_held {
             return Ok(());
         }
         fs::create_dir_all(&self.folder).map_err(DataError::io("create folder", &self.folder))?;
@@ -66,7 +66,7 @@ impl<T: Serialize + DeserializeOwned> Spill<T> {
         }
         file.flush().map_err(failed)?;
         self.portions.push((0, path));
-        self.merge_alike()
+        self.merge_level()
     }
 
     fn next_file(&mut self) -> PathBuf {
@@ -74,28 +74,28 @@ impl<T: Serialize + DeserializeOwned> Spill<T> {
         self.folder.join(format!("{:06}.jsonl", self.written))
     }
 
-    /// Makes one portion of the last ones while as many of them as may be have been merged equally often.
-    fn merge_alike(&mut self) -> Result<()> {
-        while let Some(&(times, _)) = self.portions.last() {
-            let first = self.portions.partition_point(|(more, _)| *more > times);
-            if self.portions.len() - first < self.most_alike {
+    /// Merges the last files as long as there are too many of one merge level.
+    fn merge_level(&mut self) -> Result<()> {
+        while let Some(&(level, _)) = self.portions.last() {
+            let first = self.portions.partition_point(|(other, _)| *other > level);
+            if self.portions.len() - first < self.max_files_per_level {
                 break;
             }
             let path = self.next_file();
-            let alike = self.portions.split_off(first);
-            merge(&alike, &path)?;
-            for (_, merged) in &alike {
+            let files = self.portions.split_off(first);
+            merge(&files, &path)?;
+            for (_, merged) in &files {
                 fs::remove_file(merged).map_err(DataError::io("remove", merged))?;
             }
-            self.portions.push((times + 1, path));
+            self.portions.push((level + 1, path));
         }
         Ok(())
     }
 
-    /// The rows, sorted.
+    /// Returns the rows, sorted.
     ///
     /// # Errors
-    /// [`ClimateError::Data`] if a portion cannot be read.
+    /// [`ClimateError::Data`] if a file cannot be read.
     pub fn sorted(mut self) -> Result<Sorted<T>> {
         self.held.sort_unstable_by_key(|(key, _)| *key);
         let mut sorted = Sorted {
@@ -115,7 +115,7 @@ impl<T: Serialize + DeserializeOwned> Spill<T> {
     }
 }
 
-/// Merges sorted files into one, each line as it is.
+/// Merges sorted files, copying lines unchanged.
 fn merge(files: &[(u32, PathBuf)], to: &Path) -> Result<()> {
     let failed = |error: std::io::Error| DataError::io("write", to)(error);
     let mut merged = BufWriter::new(File::create(to).map_err(failed)?);
@@ -136,7 +136,7 @@ fn merge(files: &[(u32, PathBuf)], to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The key of the next line of a file, and the line.
+/// Reads the next line of a file and its key.
 fn next_line((path, file): &mut (&Path, BufReader<File>)) -> Result<Option<(Key, String)>> {
     let failed = |error: std::io::Error| DataError::io("read", *path)(error);
     let mut line = String::new();
@@ -148,7 +148,7 @@ fn next_line((path, file): &mut (&Path, BufReader<File>)) -> Result<Option<(Key,
     Ok(Some((key, line)))
 }
 
-/// Rows in order; what [`Spill::sorted`] gives.
+/// The sorted rows; see [`Spill::sorted`].
 pub(crate) struct Sorted<T> {
     portions: Vec<Portion<T>>,
     heads: BinaryHeap<Reverse<(Key, usize)>>,
@@ -227,11 +227,11 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
         #[test]
-        fn any_portion_gives_the_same_order(keys in proptest::collection::vec((0u64..9, -3i64..3), 0..40), most in 1usize..50, alike in 2usize..5) {
+        fn any_portion_gives_the_same_order(keys in proptest::collection::vec((0u64..9, -3i64..3), 0..40), max_held in 1usize..50, files in 2usize..5) {
             let folder = tempfile::tempdir().unwrap();
-            let place = folder.path().join("spill");
-            let mut spill = Spill::new(&place, most);
-            spill.most_alike = alike;
+            let spilled = folder.path().join("spill");
+            let mut spill = Spill::new(&spilled, max_held);
+            spill.max_files_per_level = files;
             for (row, (a, b)) in keys.iter().enumerate() {
                 spill.push(*a, *b, row).unwrap();
             }
@@ -239,19 +239,19 @@ mod tests {
             let mut expected: Vec<usize> = (0..keys.len()).collect();
             expected.sort_by_key(|&row| keys[row]); // stable
             prop_assert_eq!(rows, expected);
-            prop_assert!(!place.exists(), "nothing is left");
+            prop_assert!(!spilled.exists(), "nothing is left");
         }
     }
-    /// In the end all files are open at once, which no system allows for thousands.
+    /// The final merge opens all files at once; no system allows thousands.
     #[test]
     fn the_files_stay_few_however_many_rows_there_are() {
         let folder = tempfile::tempdir().unwrap();
         let mut spill = Spill::new(folder.path(), 1);
-        spill.most_alike = 4;
+        spill.max_files_per_level = 4;
         for row in 0..1000u64 {
             spill.push(row * 7919 % 1000, 0, row * 7919 % 1000).unwrap();
         }
-        // 1000 is 33220 to the base of four.
+        // 1000 is 33220 in base four.
         let files = fs::read_dir(folder.path()).unwrap().count();
         assert_eq!((files, spill.portions.len()), (10, 10));
         let rows: Vec<u64> = spill.sorted().unwrap().map(|row| row.unwrap()).collect();

@@ -1,4 +1,4 @@
-//! What is written comes back, also where data frames have saved it again; faults are located.
+//! Tables round-trip, also after data frame libraries saved them; errors state their location.
 
 use super::*;
 use crate::events::EventDetails;
@@ -88,7 +88,7 @@ proptest! {
             prop_assert!(near(a.precipitation_km3, b.precipitation_km3, 6e-7) && near(a.land_share, b.land_share, 6e-6));
             prop_assert!(near(a.land_lat_deg, b.land_lat_deg, 1e-4));
         }
-        // What was read is written as it stood.
+        // Writing what was read gives the same bytes.
         let again = folder.path().join("again.csv");
         write_events(&again, &back).unwrap();
         prop_assert_eq!(fs::read(&path).unwrap(), fs::read(&again).unwrap());
@@ -157,7 +157,7 @@ fn track() -> Track {
     }
 }
 
-/// pandas has turned identities that are numbers into reals where some tracks have none.
+/// pandas converts numeric identities to reals if some tracks have none.
 #[test]
 fn what_a_track_is_called_elsewhere_comes_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -209,11 +209,11 @@ fn tracks_come_back_with_speed_category_and_basin() {
         ..track()
     };
     assert_eq!(back, [expected]);
-    // The other convention.
+    // Longitudes in the other convention.
     fs::write(&path, text.replace(",340.2500,", ",-19.75,")).unwrap();
     let back = read_tracks(&path, Calendar::NoLeap).unwrap();
     assert_eq!(back[0].end_lon_deg, 340.25);
-    // Tables of before, without the later columns.
+    // Older tables, without the later columns.
     let short: String = text
         .lines()
         .map(|line| line.split(',').take(22).collect::<Vec<_>>().join(",") + "\n")
@@ -224,7 +224,7 @@ fn tracks_come_back_with_speed_category_and_basin() {
     assert_eq!(back[0].max_wind_m_s, Some(45.0));
 }
 
-/// The speed follows from a path that the table has in tenths of a kilometre only.
+/// The speed is computed from a path that the table rounds to tenths of a kilometre.
 #[test]
 fn the_cells_of_a_track_are_those_that_were_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn the_cells_of_a_track_are_those_that_were_read() {
         let back = read_tracks(&path, Calendar::NoLeap).unwrap();
         assert_eq!(back[0].cells(), track.cells(), "{distance_km} km");
     }
-    // A speed that is of another path.
+    // A speed that does not match the path.
     let text = fs::read_to_string(&path).unwrap();
     let text = text.replace(",20.0000,,,", ",20.0000,100.0,3.000,");
     fs::write(&path, text).unwrap();
@@ -247,7 +247,7 @@ fn the_cells_of_a_track_are_those_that_were_read() {
     assert_eq!(back[0].distance_km, 100.0);
 }
 
-/// pandas writes the whole numbers of a column with gaps as reals, R writes NA for what is missing.
+/// pandas writes integer columns with gaps as reals; R writes NA for missing values.
 #[test]
 fn tables_that_data_frames_have_saved_come_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -281,7 +281,7 @@ fn tables_that_data_frames_have_saved_come_back() {
     }
     let path = folder.path().join("tracks.csv");
     write_tracks(&path, &[track()]).unwrap();
-    // All that this track lacks, as R has it, and single relatives as pandas has them.
+    // Missing cells as R writes them, and single relatives as pandas writes them.
     let text = fs::read_to_string(&path).unwrap();
     let mut lines = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let (header, row) = (lines.next().unwrap(), lines.next().unwrap());
@@ -323,7 +323,7 @@ fn short_headers_are_enough_and_faults_are_located() {
         fs::write(&path, text).unwrap();
         read_events(&path, Calendar::NoLeap)
     };
-    // Other order, an unknown column, a byte order mark, longitudes of the other convention.
+    // Another column order, an unknown column, a byte order mark, and longitudes in the other convention.
     let found =
         read("\u{feff}time,note,lat_deg,lon_deg,class\n1996-02-28,x,10,-20.5,atmospheric_river\n")
             .unwrap();

@@ -19,7 +19,7 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
             reason: "it is empty, expected a header line".into(),
         });
     }
-    // Spreadsheets begin their files with a byte order mark.
+    // Spreadsheets may start their files with a byte order mark.
     let header: csv::StringRecord = header
         .iter()
         .map(|name| name.trim_start_matches('\u{feff}'))

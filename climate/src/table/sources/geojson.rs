@@ -1,9 +1,11 @@
-//! GeoJSON: the properties of features are cells, and a point without `lon_deg` and `lat_deg` is where it lies.
+//! GeoJSON: the properties of features are cells. Without `lon_deg` and `lat_deg`, the coordinates of a point are used.
 //!
-//! Features are read one after the other by a thread that waits for whoever reads the rows, so that the file of a
-//! century needs no memory. Its calendar may stand as a member `calendar` of the collection, before the features.
+//! A separate thread reads the features and waits for the consumer of the rows, so that memory does not depend on the
+//! size of the file. The calendar may be a member `calendar` of the collection, before the features.
 
-use super::{BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, calendar_of, placed};
+use super::{
+    BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, calendar_of, with_position,
+};
 use crate::error::{ClimateError, Result};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
@@ -15,7 +17,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Rows that are ready before they are asked for.
+/// Maximum number of rows that the thread reads ahead.
 const AHEAD: usize = 256;
 
 pub(super) fn open(path: &Path) -> Result<Opened> {
@@ -39,14 +41,14 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
             Ok(()) => Found::End,
             Err(error) => Found::Fault(error.to_string()),
         };
-        // Nobody may be there any more.
+        // The receiver may be gone.
         let _ = sender.send(last);
     };
     std::thread::Builder::new()
         .name("geojson".into())
         .spawn(reading)
         .map_err(DataError::io("read", path))?;
-    // What comes before the first row.
+    // Messages before the first row.
     let mut names = None;
     let mut calendar = None;
     let first = loop {
@@ -70,7 +72,7 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
     })
 }
 
-/// All columns of ours: features need not have the same properties.
+/// All known columns, because features need not have the same properties.
 fn columns() -> Vec<&'static str> {
     let mut names = EVENT_COLUMNS.to_vec();
     let of_tracks = TRACK_COLUMNS.iter().copied();
@@ -78,10 +80,10 @@ fn columns() -> Vec<&'static str> {
     names
 }
 
-/// What the reading thread found.
+/// A message of the reading thread.
 enum Found {
     Calendar(String),
-    /// What the first feature knows.
+    /// The properties of the first feature.
     Names(Vec<String>),
     Row(csv::StringRecord),
     Fault(String),
@@ -105,11 +107,11 @@ impl Rows for Features {
         match next {
             Some(Found::Row(row)) => {
                 self.row += 1;
-                *cells = placed(row, self.row);
+                *cells = with_position(row, self.row);
                 Ok(true)
             }
             Some(Found::End) => {
-                // Whoever asks again is told again.
+                // Repeated calls also see the end.
                 self.first = Some(Found::End);
                 Ok(false)
             }
@@ -124,7 +126,7 @@ impl Rows for Features {
     }
 }
 
-/// The collection as a whole.
+/// The feature collection.
 struct Collection<'a> {
     sender: &'a SyncSender<Found>,
     columns: &'a [&'static str],
@@ -215,13 +217,13 @@ impl<'de> Visitor<'de> for List<'_> {
     }
 }
 
-/// An error ends the reading where nobody takes rows any more.
+/// Sends a message; the error ends the reading when the receiver is gone.
 fn send<E: Error>(sender: &SyncSender<Found>, found: Found) -> std::result::Result<(), E> {
     sender.send(found).map_err(E::custom)
 }
 
 impl Feature {
-    /// A coordinate of its point, if it is one.
+    /// A coordinate of the feature's point, if its geometry is a point.
     fn place(&self, axis: usize) -> Option<&Value> {
         let geometry = self.geometry.as_ref().filter(|g| g.r#type == "Point")?;
         geometry.coordinates.get(axis)
@@ -252,7 +254,7 @@ impl Feature {
     }
 }
 
-/// Numbers beyond it are not all whole.
+/// Beyond this, not every integer is representable.
 const LARGEST_WHOLE: f64 = 9_007_199_254_740_992.0;
 
 fn text_of(value: &Value) -> String {
@@ -260,7 +262,7 @@ fn text_of(value: &Value) -> String {
         Value::Null => String::new(),
         Value::Bool(value) => u8::from(*value).to_string(),
         Value::String(text) => text.clone(),
-        // Data frames hold whole numbers with gaps as reals: 7.0 is 7.
+        // Data frames store integer columns with gaps as reals: 7.0 is 7.
         Value::Number(number) => match number.as_f64() {
             Some(real) if number.is_f64() && real.fract() == 0.0 && real.abs() < LARGEST_WHOLE => {
                 (real as i64).to_string()

@@ -1,4 +1,4 @@
-//! Where rows come from: CSV, Parquet, GeoJSON. All of them give cells as texts, so that one set of rules reads them.
+//! Sources of rows: CSV, Parquet, GeoJSON. All of them produce text cells, so that the same parsing rules apply.
 
 mod delimited;
 mod geojson;
@@ -11,41 +11,41 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-/// Some programs begin their texts with it.
+/// Some programs write it at the start of text files.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What a file of tables is, by its first bytes.
+/// The format of a table, detected from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layout {
     /// Text with a header line.
     Delimited,
-    /// Columns in Apache's format.
+    /// Apache Parquet.
     Parquet,
-    /// A collection of features.
+    /// A GeoJSON feature collection.
     Geojson,
 }
 
 /// An open table.
 pub(super) struct Opened {
-    /// The columns of its rows.
+    /// The columns of the rows.
     pub header: csv::StringRecord,
-    /// Columns as the file names them, also those that are passed over; of features those of the first one.
+    /// Columns as named in the file, including ignored ones; for GeoJSON those of the first feature.
     pub names: Vec<String>,
-    /// What a row is called in messages.
+    /// The name of a row in messages.
     pub unit: &'static str,
-    /// The calendar, where the file says.
+    /// The calendar, if the file states it.
     pub calendar: Option<Calendar>,
-    /// The rest.
+    /// The rows.
     pub rows: Box<dyn Rows>,
 }
 
-/// Rows one after the other.
+/// An iterator over rows.
 pub(super) trait Rows {
-    /// Takes the next row, with its place in the file; whether there was one.
+    /// Reads the next row, with its position in the file; returns whether there was one.
     fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool>;
 }
 
-/// Opens a table of any layout.
+/// Opens a table of any format.
 pub(super) fn open(path: &Path) -> Result<Opened> {
     match layout_of(path)? {
         Layout::Delimited => delimited::open(path),
@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
     }
 }
 
-/// The layout of a file.
+/// Detects the format of a file.
 pub(crate) fn layout_of(path: &Path) -> Result<Layout> {
     let mut head = Vec::new();
     File::open(path)
@@ -72,7 +72,7 @@ pub(crate) fn layout_of(path: &Path) -> Result<Layout> {
     })
 }
 
-/// The calendar that a file names.
+/// Parses the calendar stated in a file.
 fn calendar_of(path: &Path, name: &str) -> Result<Calendar> {
     Calendar::from_cf(name).ok_or_else(|| ClimateError::Table {
         path: path.into(),
@@ -80,13 +80,13 @@ fn calendar_of(path: &Path, name: &str) -> Result<Calendar> {
     })
 }
 
-/// Whether a column is one of ours; others are passed over.
+/// Whether a column is known; others are ignored.
 fn is_known(name: &str) -> bool {
     EVENT_COLUMNS.contains(&name) || TRACK_COLUMNS.contains(&name)
 }
 
-/// A row with its place in the file, the first being 1.
-fn placed(cells: csv::StringRecord, row: u64) -> csv::StringRecord {
+/// Sets the position of a row in the file, counted from 1.
+fn with_position(cells: csv::StringRecord, row: u64) -> csv::StringRecord {
     let (mut cells, mut place) = (cells, csv::Position::new());
     place.set_line(row);
     cells.set_position(Some(place));

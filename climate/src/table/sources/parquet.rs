@@ -1,9 +1,9 @@
-//! Parquet: the columns of ours that a file has, whichever numeric types a data-frame library chose for them.
+//! Parquet: reads the known columns of a file, whichever numeric types a data frame library chose for them.
 //!
-//! Snappy and gzip are understood. Times may be texts or timestamps, which are of a Gregorian calendar: the one that the
-//! file names.
+//! Snappy and gzip compression are supported. Times may be texts or timestamps. Timestamps are in a Gregorian calendar:
+//! the one stated in the file.
 
-use super::{Opened, Rows, calendar_of, is_known, placed};
+use super::{Opened, Rows, calendar_of, is_known, with_position};
 use crate::error::{ClimateError, Result};
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -63,9 +63,9 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
 struct Columns {
     path: PathBuf,
     rows: RowIter<'static>,
-    /// Columns that count nanoseconds, which the library gives as plain numbers.
+    /// Columns of nanoseconds, which the library returns as plain numbers.
     nanoseconds: Vec<bool>,
-    /// What timestamps count from.
+    /// The origin of timestamps.
     epoch: Option<Time>,
     row: u64,
 }
@@ -81,7 +81,7 @@ impl Rows for Columns {
             return Ok(false);
         };
         self.row += 1;
-        *cells = placed(self.texts(&row), self.row);
+        *cells = with_position(self.texts(&row), self.row);
         Ok(true)
     }
 }
@@ -99,20 +99,19 @@ impl Columns {
         columns.map(text).collect()
     }
 
-    /// A date so many seconds after the beginning of 1970.
+    /// The date that many seconds after the start of 1970.
     fn date(&self, seconds: i64) -> String {
         self.epoch
             .map_or_else(String::new, |epoch| epoch.add_seconds(seconds).to_string())
     }
 }
 
-/// Seconds of so many parts of a second, rounded: data frames hold the hours of data in days as 05:59:59.999999999.
+/// Converts fractions of a second to seconds, rounded: data frames may store six o'clock as 05:59:59.999999999.
 fn seconds(count: i64, parts: i64) -> i64 {
     count.div_euclid(parts) + i64::from(2 * count.rem_euclid(parts) >= parts)
 }
 
-/// The beginning of 1970 as a file of this calendar counts from it. Dates before 1582 differ between the two Gregorian
-/// calendars.
+/// The start of 1970 in the calendar of a file. Dates before 1582 differ between the two Gregorian calendars.
 fn epoch(calendar: Option<Calendar>) -> Option<Time> {
     let calendar = match calendar {
         Some(Calendar::ProlepticGregorian) => Calendar::ProlepticGregorian,
@@ -121,7 +120,7 @@ fn epoch(calendar: Option<Calendar>) -> Option<Time> {
     Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok()
 }
 
-/// Runs what the library does: it gives up on some damaged files by panicking.
+/// Calls the library and catches panics, which some damaged files cause.
 fn guarded<T>(
     work: impl FnOnce() -> ::parquet::errors::Result<T>,
 ) -> std::result::Result<T, String> {
@@ -174,7 +173,7 @@ fn text_of(field: &Field) -> String {
     match field {
         Field::Null => String::new(),
         Field::Bool(value) => u8::from(*value).to_string(),
-        // Data frames hold whole numbers with gaps as numbers with NaN.
+        // Data frames store integer columns with gaps as reals with NaN.
         Field::Float(value) if value.is_nan() => String::new(),
         Field::Double(value) if value.is_nan() => String::new(),
         Field::Float(value) => value.to_string(),

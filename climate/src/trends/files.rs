@@ -1,4 +1,4 @@
-//! Trends as files.
+//! Writes trends to files.
 
 use super::{NoTrend, TrendRow, Trends, statement};
 use crate::compare::files::{cell, ends, headlines_of, text_of, yes_or_no};
@@ -15,10 +15,10 @@ const YEARLY_COLUMNS: &str = "quantity,class,basin,season,unit,year,value";
 impl Trends {
     /// Writes `yearly.csv`, `trends.csv`, `trends.json` and `statements.txt` into a folder.
     ///
-    /// - `yearly.csv`: one row for each quantity, class, basin, season and year; a value that is not known is blank,
-    ///   and what no year has any event of is not there
-    /// - `trends.csv`: one row for each quantity, class, basin and season; slope, low and high per decade,
-    ///   relative_slope and its ends by the mean; what is not known is blank, and `no_trend` says why
+    /// - `yearly.csv`: one row per quantity, class, basin, season and year; unknown values are blank, and series
+    ///   without any event are omitted
+    /// - `trends.csv`: one row per quantity, class, basin and season; slope, low and high per decade, relative_slope
+    ///   and its interval relative to the mean; unknown values are blank, and `no_trend` gives the reason
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if writing fails; files already written stay.
@@ -36,12 +36,12 @@ impl Trends {
         )?)
     }
 
-    /// The sentences and what a reader must know, as text.
+    /// The sentences and caveats, as text.
     pub fn text(&self) -> String {
         text_of(&self.statements, &self.notes)
     }
 
-    /// What fits on a screen: what a reader must know, then sentences about the whole, of significant trends first.
+    /// A summary that fits on a screen: caveats, then sentences about whole-globe trends, significant ones first.
     pub fn headlines(&self) -> String {
         let whole = self.trends.iter().filter(|row| row.is_of_all());
         let (sure, others): (Vec<_>, Vec<_>) = whole.partition(|row| row.significant);
@@ -50,7 +50,7 @@ impl Trends {
         headlines_of(sentences, self.statements.len(), &self.notes)
     }
 
-    /// All values of all years. A century has hundreds of thousands; no word in them needs quotes.
+    /// All values of all years. A long run has hundreds of thousands; none of the words needs quotes.
     fn yearly(&self) -> String {
         let mut table = format!("{YEARLY_COLUMNS}\n");
         let seen = |no_trend: Option<NoTrend>| no_trend != Some(NoTrend::NoEvents);
@@ -95,7 +95,7 @@ impl Trends {
     }
 }
 
-/// As [`cell`], but with a power of ten where the decimals of a p would all be 0: of a century a trend can be so sure.
+/// Like [`cell`], but in scientific notation if all decimals of a p would be 0, as for trends over a century.
 fn p_cell(p: Option<f64>) -> String {
     match p {
         Some(p) if p > 0.0 && p < 1e-7 => format!("{p:.5e}"),

@@ -1,14 +1,14 @@
-//! What is found: a run, its yearly values and their trends.
+//! The results: a run, its annual values and their trends.
 
 use super::{Trend, TrendInput};
 use crate::compare::{Group, Interval, Quantity, Side};
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// What is said about the run.
+/// Summary of the run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RunSummary {
-    /// What it is called.
+    /// Its label.
     pub label: String,
     /// The folder.
     pub folder: PathBuf,
@@ -16,9 +16,9 @@ pub struct RunSummary {
     pub calendar: String,
     /// Grid of the masks, if known.
     pub grid: Option<String>,
-    /// Years that count.
+    /// Years used.
     pub years: Vec<i64>,
-    /// Years that do not, with the reason.
+    /// Years not used, with the reason.
     pub left_out: Vec<(i64, String)>,
 }
 
@@ -38,9 +38,9 @@ impl RunSummary {
 /// The values and the trend of one quantity in one hemisphere, basin or season.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TrendRow {
-    /// Whose trend it is.
+    /// The quantity.
     pub quantity: Quantity,
-    /// Its word in tables.
+    /// Its name in tables.
     pub name: String,
     /// The class in tables.
     pub class: String,
@@ -53,24 +53,24 @@ pub struct TrendRow {
     /// Slope, interval and p.
     #[serde(flatten)]
     pub trend: Trend,
-    /// The slope by the mean of the values, per decade, where percent mean something.
+    /// The slope divided by the mean of the values, per decade, if percentages are meaningful.
     pub relative: Option<f64>,
-    /// Confidence interval of this.
+    /// Confidence interval of the relative slope.
     pub relative_interval: Option<Interval>,
     /// p adjusted for the rows of the same family, as in a comparison.
     pub adjusted_p: Option<f64>,
     /// Whether the adjusted p is below 1 - confidence.
     pub significant: bool,
-    /// Which part of the events it is about.
+    /// The group of events that this row describes.
     #[serde(skip)]
     pub group: Group,
-    /// The value of each year of the run that counts, where it is known.
+    /// The value of each used year, if known.
     #[serde(skip)]
     pub values: Vec<Option<f64>>,
 }
 
 impl TrendRow {
-    /// The trend of the values of some years; p is not adjusted yet.
+    /// Computes the trend of annual values; p is not adjusted yet.
     pub(super) fn of(
         (quantity, group): (Quantity, Group),
         years: &[i64],
@@ -104,39 +104,39 @@ impl TrendRow {
         }
     }
 
-    /// Whether it is about everything: the whole Earth, all months.
+    /// Whether the row is about the whole Earth and all months.
     pub(crate) fn is_of_all(&self) -> bool {
         self.group == Group::ALL
     }
 
-    /// Whether it is about one region or one season, but not about one season of one region.
+    /// Whether the row is about one region or one season, but not about one season of one region.
     pub(crate) fn is_of_part(&self) -> bool {
         self.group.is_region_or_season()
     }
 }
 
-/// Everything that is found in a run.
+/// The results for a run.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trends {
     /// The run.
     pub run: RunSummary,
-    /// Probability inside an interval.
+    /// Coverage probability of intervals.
     pub confidence: f64,
-    /// Months that count.
+    /// Months used.
     pub months: Vec<i64>,
-    /// The month that years begin with.
+    /// The first month of a year.
     pub year_start: i64,
-    /// What a reader must know: years left out, columns that are not there.
+    /// Caveats for the reader: years left out, columns missing.
     pub notes: Vec<String>,
     /// Sentences, the most important first.
     pub statements: Vec<String>,
-    /// All trends; their yearly values are in `yearly.csv`.
+    /// All trends; their annual values are in `yearly.csv`.
     pub trends: Vec<TrendRow>,
 }
 
 #[cfg(test)]
 impl Trends {
-    /// A run of so many years from 1951 on, of which nothing is found yet.
+    /// An empty result for a run of some years from 1951.
     pub(crate) fn of_years(years: usize) -> Self {
         Self {
             run: RunSummary {
@@ -156,7 +156,7 @@ impl Trends {
         }
     }
 
-    /// A row of this run's first years, of which p is not adjusted for others.
+    /// A row of the run's first years, whose p is not adjusted for others.
     pub(crate) fn row(
         &self,
         quantity: Quantity,

@@ -1,41 +1,41 @@
-//! Sen's slope and the Mann-Kendall test, with gaps, equal values and persistence from year to year.
+//! Sen's slope and the Mann-Kendall test, with gaps, ties and serial correlation.
 
 use super::persistence::{inflation, persistence};
 use crate::compare::{Interval, normal_cdf, normal_quantile};
 use serde::Serialize;
 
-/// Fewer years than this say nothing about a trend: the normal distribution of Kendall's S holds from ten values on
-/// (Kendall 1975).
+/// Minimum number of years for a trend: the normal approximation of Kendall's S holds from ten values (Kendall 1975).
 pub const MIN_YEARS: usize = 10;
 
-/// The least share of the years from the first to the last known one that must be known.
+/// Minimum share of known years between the first and the last known one.
 const MIN_SHARE: f64 = 0.7;
 
-/// Values closer to each other than this share of the largest are the same: sums of the same numbers in another order,
-/// and means of equal values over more or fewer of them, differ by less.
+/// Values closer than this share of the largest count as equal. Rounding in sums of different order, and in means over
+/// different counts, stays below it.
 const SAME: f64 = 1e-9;
 
-/// Slopes are given by so many years.
+/// Slopes are per decade.
 const DECADE: f64 = 10.0;
 
-/// Why there is no trend, or no interval of it.
+/// The reason for a missing trend or interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoTrend {
-    /// No year has such an event, or none that has one has a value.
+    /// No year has such an event, or no year with events has a value.
     NoEvents,
-    /// Fewer than [`MIN_YEARS`] years are known; or there is a slope, but no interval of this confidence of so few.
+    /// Fewer than [`MIN_YEARS`] years are known; or there is a slope, but too few years for an interval of this
+    /// confidence.
     TooFewYears,
-    /// Of the years from the first to the last known one less than 70 % are known.
+    /// Less than 70 % of the years between the first and the last known one are known.
     MissingYears,
     /// All years have the same value.
     Constant,
-    /// Each year depends so much on the one before that no two slopes enclose the interval: there is a slope and a p.
+    /// Serial correlation is so strong that no two slopes enclose the interval; there is still a slope and a p.
     Persistence,
 }
 
 impl NoTrend {
-    /// The word in tables.
+    /// The word used in tables.
     pub fn word(self) -> &'static str {
         match self {
             Self::NoEvents => "no_events",
@@ -47,10 +47,10 @@ impl NoTrend {
     }
 }
 
-/// The trend of a series of yearly values.
+/// The trend of a series of annual values.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct Trend {
-    /// Years with a value.
+    /// Number of years with a value.
     pub years: usize,
     /// The first of them.
     pub first_year: Option<i64>,
@@ -58,36 +58,36 @@ pub struct Trend {
     pub last_year: Option<i64>,
     /// Mean of the values.
     pub mean: Option<f64>,
-    /// Their standard deviation, of n - 1 degrees of freedom.
+    /// Standard deviation of the values, with n - 1 degrees of freedom.
     pub sd: Option<f64>,
-    /// Sen's slope: the median of the slopes between any two years, per decade.
+    /// Sen's slope: the median of the slopes between all pairs of years, per decade.
     pub slope: Option<f64>,
     /// Confidence interval of the slope.
     pub interval: Option<Interval>,
-    /// The line of the slope through the medians, in the first and the last year.
+    /// Values of the trend line, which has Sen's slope and passes through the medians, in the first and last year.
     pub line: Option<[f64; 2]>,
-    /// Kendall's τ_b of values and years: 1 where each year has more than all before, -1 where less.
+    /// Kendall's τ_b of values and years: 1 if every year exceeds all earlier ones, -1 if every year is below them.
     pub tau: Option<f64>,
-    /// How much a year depends on the one before, beyond the trend: the correlation of ranks, 0 to 0.95.
+    /// Serial correlation of the detrended ranks, 0 to 0.95.
     pub persistence: Option<f64>,
-    /// Probability of a τ this far from 0, of either sign, where nothing changes.
+    /// Two-sided probability of a τ at least this far from 0 without a trend.
     pub p: Option<f64>,
-    /// Why there is no trend, or no interval of it.
+    /// The reason for a missing trend or interval.
     pub no_trend: Option<NoTrend>,
 }
 
 impl Trend {
-    /// The trend of values, each with its year; the years ascend, and may have gaps.
+    /// Computes the trend of annual values. The years ascend and may have gaps.
     ///
-    /// The slope is Sen's. p is of the Mann-Kendall test with a correction for continuity; the variance of Kendall's S
-    /// is that with groups of equal values, inflated for persistence after Yue and Wang. The interval has those slopes
-    /// for its ends that the same test with the same variance would just not refuse, so that it excludes 0 where p is
-    /// below one minus the confidence. (Where many years have the same value 0 may be an end of it.)
+    /// The slope is Sen's. p is that of the Mann-Kendall test with continuity correction. The variance of Kendall's S
+    /// accounts for ties and is inflated for serial correlation after Yue and Wang. The interval contains the slopes
+    /// that this test does not reject, so that it excludes 0 if p is below 1 - confidence. (With many ties, 0 may be an
+    /// end of it.)
     ///
     /// # Source
     /// Sen 1968, "Estimates of the Regression Coefficient Based on Kendall's Tau", J. Am. Stat. Assoc. 63, 1379-1389,
     /// for slope and interval; Mann 1945 and Kendall 1975, "Rank Correlation Methods", for the test; Yue and Wang 2004,
-    /// doi:10.1023/B:WARM.0000043140.61082.60, for persistence.
+    /// doi:10.1023/B:WARM.0000043140.61082.60, for serial correlation.
     pub fn of(series: &[(i64, f64)], confidence: f64) -> Self {
         let mut trend = Self::without_slope(series);
         if trend.no_trend.is_some() {
@@ -120,7 +120,7 @@ impl Trend {
         trend
     }
 
-    /// Years, mean and standard deviation, and why a series has no trend.
+    /// Years, mean and standard deviation, and the reason if a series has no trend.
     fn without_slope(series: &[(i64, f64)]) -> Self {
         let count = series.len() as f64;
         let mean = series.iter().map(|s| s.1).sum::<f64>() / count;
@@ -153,7 +153,7 @@ impl Trend {
     }
 }
 
-/// The series with one value for all that are the same up to [`SAME`], so that rounding neither rises nor falls.
+/// Replaces values that are equal up to [`SAME`] by one value, so that rounding creates neither rises nor falls.
 fn levelled(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
     let same = SAME * largest(series);
     let mut levelled = series.to_vec();
@@ -169,13 +169,13 @@ fn levelled(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
     levelled
 }
 
-/// What any two years of a series say.
+/// Statistics of all pairs of years of a series.
 struct Pairs {
-    /// Ascending slopes, per year.
+    /// Slopes per year, ascending.
     slopes: Vec<f64>,
-    /// Kendall's S: pairs that rise less those that fall.
+    /// Kendall's S: the number of rising pairs minus that of falling ones.
     s: i64,
-    /// Variance of S where nothing changes and no year depends on others.
+    /// Variance of S without trend and serial correlation.
     variance: f64,
     tau_b: f64,
 }
@@ -207,11 +207,11 @@ impl Pairs {
         }
     }
 
-    /// The slopes that a test does not refuse that refuses an |S| above `limit` + 1; `None` where it refuses none.
+    /// The slopes not rejected by a test that rejects |S| above `limit` + 1; `None` if it rejects none.
     fn interval(&self, limit: f64) -> Option<Interval> {
         let all = self.slopes.len();
         let rank = ((all as f64 - limit - 1.0) / 2.0).ceil();
-        // So many slopes are below the interval, and as many above.
+        // Number of slopes below the interval, and above it.
         let outside = (rank >= 1.0).then(|| rank as usize - 1)?;
         let end = |place: usize| self.slopes.get(place).map(|slope| DECADE * slope);
         Some(Interval {
@@ -221,7 +221,7 @@ impl Pairs {
     }
 }
 
-/// The first year, and how many years on the last one is.
+/// The first year, and the number of years from it to the last.
 fn span(series: &[(i64, f64)]) -> (i64, i64) {
     match series {
         [] => (0, 0),
@@ -230,7 +230,7 @@ fn span(series: &[(i64, f64)]) -> (i64, i64) {
     }
 }
 
-/// The largest of the values without their signs; 0 of none.
+/// The largest absolute value; 0 without values.
 fn largest(series: &[(i64, f64)]) -> f64 {
     series.iter().map(|s| s.1.abs()).fold(0.0, f64::max)
 }
@@ -241,8 +241,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The middle one of ascending values, of an even number of them the mean of the two in the middle; there is at least
-/// one.
+/// The median of ascending values, of which there must be at least one.
 fn median(ascending: &[f64]) -> f64 {
     let count = ascending.len();
     0.5 * (ascending[(count - 1) / 2] + ascending[count / 2])

@@ -1,11 +1,11 @@
-//! Yearly series and trends within one run: a historical run that goes on into a scenario, or a reanalysis.
+//! Annual series and trends within one run, such as a historical run continued by a scenario, or a reanalysis.
 //!
-//! The run is read once into sums by year ([`Side`]), as a comparison reads each of its two. Every quantity has a value
-//! for each whole year, everywhere, in each basin and season, and a trend of these values ([`Trend`]): Sen's slope with
-//! its interval, and the p of a Mann-Kendall test that regards persistence from year to year.
+//! The run is read once into annual sums ([`Side`]), like each run of a comparison. Every quantity has a value for each
+//! complete year, globally and for each region and season, and a trend of these values ([`Trend`]): Sen's slope with
+//! its interval, and the p of a Mann-Kendall test that accounts for serial correlation.
 //!
 //! # Not done
-//! Maps of trends; trends of extremes of a year; several runs at once.
+//! Maps of trends; trends of annual extremes; several runs at once.
 
 mod files;
 mod found;
@@ -30,28 +30,28 @@ use rayon::prelude::*;
 use squall_data::Calendar;
 use std::path::PathBuf;
 
-/// A run and which of its years count.
+/// A run and the range of years to use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrendInput {
-    /// Folder that `squall events` wrote.
+    /// Folder written by `squall events`.
     pub folder: PathBuf,
-    /// What it is called.
+    /// Its label.
     pub label: String,
-    /// First and last year, if not all.
+    /// First and last year; `None` for all.
     pub years: Option<(i64, i64)>,
 }
 
-/// How trends are found.
+/// Settings of a trend analysis.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrendOptions {
-    /// Months, 1 to 12; those that the run has if empty.
+    /// Months, 1 to 12; if empty, those that the run has.
     pub months: Vec<i64>,
-    /// The month that years begin with.
+    /// The first month of a year.
     pub year_start: i64,
-    /// Probability inside an interval; a trend is significant where its adjusted p is below the rest.
+    /// Coverage probability of intervals; a trend is significant if its adjusted p is below 1 - confidence.
     pub confidence: f64,
-    /// Calendar of tables without `statistics.nc`; by default that of what lies beside them
-    /// ([`crate::table::calendar_beside`]), else the standard one.
+    /// Calendar of tables without `statistics.nc`. The default is the calendar of files in the same folder
+    /// ([`crate::table::calendar_beside`]), otherwise the standard calendar.
     pub calendar: Option<Calendar>,
 }
 
@@ -66,7 +66,7 @@ impl Default for TrendOptions {
     }
 }
 
-/// What is known before the tables are read: which months and years count.
+/// A trend analysis before its tables are read: the months and years to use.
 #[derive(Debug, Clone)]
 pub struct Plan {
     input: TrendInput,
@@ -76,11 +76,11 @@ pub struct Plan {
     notes: Vec<String>,
 }
 
-/// Finds which months and years of a run count.
+/// Determines which months and years of a run can be used.
 ///
 /// # Errors
-/// [`ClimateError::Period`] if the run lacks the months asked for or has no whole year, [`ClimateError::Invalid`] for
-/// options without meaning, and what [`Coverage::read`] gives.
+/// [`ClimateError::Period`] if the run lacks requested months or has no whole year; [`ClimateError::Invalid`] for
+/// invalid options; errors of [`Coverage::read`].
 pub fn plan(input: TrendInput, options: &TrendOptions) -> Result<Plan> {
     check(options)?;
     let coverage = Coverage::read(&input.folder, options.calendar)?;
@@ -120,11 +120,11 @@ fn check(options: &TrendOptions) -> Result<()> {
     )))
 }
 
-/// Asked now and then from any thread: an error ends the work.
+/// A callback, called from any thread at intervals; its error cancels the work.
 type CancelCheck<'a> = &'a (dyn Fn() -> Result<()> + Sync);
 
 impl Plan {
-    /// What is read, in words: folder, years, months.
+    /// A description of the planned analysis: years, folder, months.
     pub fn words(&self) -> String {
         let years = self.years();
         let ending = if years == 1 { "" } else { "s" };
@@ -142,11 +142,11 @@ impl Plan {
         years.used.len()
     }
 
-    /// Reads the run and finds its trends. `progress` is told how many of [`Plan::STEPS`] steps are done, and may stop
-    /// the work with an error. So may `check_cancelled`, which is asked before every trend, from any thread.
+    /// Reads the run and computes its trends. `progress` receives the number of finished steps, of [`Plan::STEPS`], and
+    /// can cancel the work with an error. So can `check_cancelled`, which is called from any thread before every trend.
     ///
     /// # Errors
-    /// As [`Side::read`], and what `check_cancelled` and `progress` give.
+    /// Errors of [`Side::read`], `check_cancelled` and `progress`.
     pub fn run(
         self,
         check_cancelled: &(dyn Fn() -> Result<()> + Sync),
@@ -178,21 +178,21 @@ impl Plan {
         Ok(found)
     }
 
-    /// Steps that [`Plan::run`] tells.
+    /// Number of steps that [`Plan::run`] reports.
     pub const STEPS: usize = 2;
 }
 
-/// The trend of every quantity that the run tells, in every group.
+/// The trend of every quantity known to the run, in every group.
 fn rows(
     side: &Side,
     whole_year: bool,
     confidence: f64,
     check_cancelled: CancelCheck<'_>,
 ) -> Result<Vec<TrendRow>> {
-    let wanted: Vec<(Quantity, Group)> = notes::told(side)
+    let wanted: Vec<(Quantity, Group)> = notes::covered_quantities(side)
         .filter(|quantity| side.knows(*quantity))
         .flat_map(|quantity| Group::all().map(move |group| (quantity, group)))
-        // Parts of seasons would be called by the seasons' names.
+        // Partial seasons would carry the names of full ones.
         .filter(|(_, group)| whole_year || group.season.is_none())
         .collect();
     wanted

@@ -1,4 +1,4 @@
-//! Notes that tell the reader what the tables of a run lack.
+//! Notes on data that the tables of a run lack.
 
 use crate::compare::words::years_in_words;
 use crate::compare::{
@@ -9,15 +9,14 @@ use crate::error::Result;
 use crate::track::note_of_pieces;
 
 /// The quantities of the classes that a run's tables cover.
-pub(super) fn told(side: &Side) -> impl Iterator<Item = Quantity> {
+pub(super) fn covered_quantities(side: &Side) -> impl Iterator<Item = Quantity> {
     Quantity::all().filter(move |quantity| side.covers(quantity.about().class))
 }
 
-/// Adds a note on years that do not count, one if no file says which times were analysed, and one on years without a
-/// row.
+/// Adds notes on unused years, on a missing record of analysed times, and on years without any row.
 ///
 /// # Errors
-/// [`crate::ClimateError::Period`] if no year counts.
+/// [`crate::ClimateError::Period`] if no year can be used.
 pub(super) fn of_years(
     run: &Coverage,
     options: &SideOptions,
@@ -42,11 +41,11 @@ pub(super) fn of_years(
     Ok(())
 }
 
-/// Adds notes on what the tables lack (columns, values of whole years, values of some tracks or events), on areas that
-/// are no size of a storm, on tracks that a hole in the data cuts, and on pieces of rivers.
+/// Adds notes on missing data (columns, values of whole years, values of some tracks or events), on areas that do not
+/// reflect the size of a storm, on tracks cut by a gap in the data, and on pieces of rivers.
 pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     let (known, lacking): (Vec<Quantity>, Vec<Quantity>) =
-        told(side).partition(|quantity| side.knows(*quantity));
+        covered_quantities(side).partition(|quantity| side.knows(*quantity));
     if !lacking.is_empty() {
         let places: Vec<usize> = lacking.iter().map(|quantity| *quantity as usize).collect();
         notes.push(format!(
@@ -59,7 +58,7 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
         let share = side.share_without(*quantity)?;
         Some((*quantity as usize, format!("{:.0} %", 100.0 * share)))
     });
-    // Quantities that lack values for one reason lack the same share: they get one note.
+    // Quantities with a common cause lack the same share and get one note.
     for (share, quantities) in grouped(shares, |a, b| a == b) {
         notes.push(format!(
             "{share} of the tracks or events have no value for {}: they count as none.",

@@ -1,13 +1,13 @@
-//! How much a year depends on the one before, and what that does to a test of trend.
+//! Serial correlation of annual values, and its effect on a trend test.
 
-/// Nearer to 1 the years of a series are all but one.
-const MOST: f64 = 0.95;
+/// Upper limit: closer to 1, a series is effectively a single year.
+const MAX_PERSISTENCE: f64 = 0.95;
 
-/// The correlation of the ranks of neighbouring years, 0 to 0.95, of a series without its trend; values closer than
-/// `same` have one rank. Years beside a gap have one neighbour.
+/// The lag-one correlation of the ranks of a detrended series, 0 to 0.95. Values closer than `same` have equal ranks.
+/// Only consecutive years count as neighbours.
 ///
-/// A series whose mean and trend are taken from itself seems less persistent than it is, by about (2 + 4ρ) / n, which
-/// is given back. Negative values are taken for 0: that years repel each other is more often chance than true, and
+/// If mean and trend are estimated from the series itself, the correlation is underestimated by about (2 + 4ρ) / n,
+/// which is corrected. Negative values are set to 0: negative serial correlation is more often chance than real, and
 /// would narrow intervals.
 ///
 /// # Source
@@ -29,11 +29,11 @@ pub(super) fn persistence(residuals: &[(i64, f64)], same: f64) -> f64 {
     let products: f64 = neighbours.iter().sum();
     let found = products * (count - 1.0) / (neighbours.len() as f64 * squares);
     let unbiased = (count * found + 2.0) / (count - 4.0).max(1.0);
-    unbiased.clamp(0.0, MOST)
+    unbiased.clamp(0.0, MAX_PERSISTENCE)
 }
 
-/// By how much the variance of Kendall's S is larger where each of `count` years depends on the one before: the number
-/// of years divided by that of independent ones that would tell as much, of a first-order autoregressive series.
+/// The inflation of the variance of Kendall's S for a first-order autoregressive series of `count` years: the number of
+/// years divided by the effective number of independent years.
 ///
 /// # Source
 /// Yue and Wang 2004, doi:10.1023/B:WARM.0000043140.61082.60, equation of the effective sample size.
@@ -47,7 +47,7 @@ pub(super) fn inflation(count: usize, persistence: f64) -> f64 {
     1.0 + 2.0 * lags.sum::<f64>()
 }
 
-/// The rank of each value, from 1; equal values have the mean of their ranks.
+/// The rank of each value, from 1; ties get the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).collect();
     order.sort_by(|&i, &j| values[i].total_cmp(&values[j]));
@@ -81,23 +81,23 @@ mod tests {
         assert_eq!(inflation(50, 0.0), 1.0);
         // By hand: 1 + 2 (2/3 · 1/2 + 1/3 · 1/4).
         assert!((inflation(3, 0.5) - (1.0 + 2.0 * (1.0 / 3.0 + 1.0 / 12.0))).abs() < 1e-12);
-        // Of a long series (1 + ρ) / (1 - ρ).
+        // For a long series (1 + ρ) / (1 - ρ).
         assert!((inflation(100_000, 0.6) - 4.0).abs() < 1e-3);
     }
 
     #[test]
     fn neighbours_are_years_that_follow_each_other() {
-        // Ranks 1 to 12: the products of neighbours by their squares are 0.75, and (12 · 0.75 + 2) / 8 is above the
-        // most.
+        // Ranks 1 to 12: the products of neighbours divided by the squares are 0.75, and (12 · 0.75 + 2) / 8 exceeds
+        // the upper limit.
         let rising: Vec<(i64, f64)> = (1..=12).map(|k| (k, k as f64)).collect();
-        assert_eq!(persistence(&rising, 1e-9), MOST);
+        assert_eq!(persistence(&rising, 1e-9), MAX_PERSISTENCE);
         let other = |k: i64| if k % 2 == 0 { 1.0 } else { -1.0 };
         let alternating: Vec<(i64, f64)> = (1..=12).map(|k| (k, other(k))).collect();
         assert_eq!(persistence(&alternating, 1e-9), 0.0);
-        // The same values with a year between any two are nobody's neighbours.
+        // With every second year missing, there are no neighbours.
         let apart: Vec<(i64, f64)> = (1..=12).map(|k| (2 * k, k as f64)).collect();
         assert_eq!(persistence(&apart, 1e-9), 0.0);
-        // Differences below `same` are none.
+        // Differences below `same` count as ties.
         let noise: Vec<(i64, f64)> = (1..=12).map(|k| (k, 1e-14 * k as f64)).collect();
         assert_eq!(persistence(&noise, 1e-9), 0.0);
     }
@@ -106,7 +106,8 @@ mod tests {
     fn persistence_is_given_its_bias_back() {
         let order = [1.0, 1.0, 5.0, 5.0, 2.0, 2.0, 4.0, 4.0, 3.0, 3.0, 6.0, 6.0];
         let series: Vec<(i64, f64)> = (1..).zip(order).collect();
-        // Ranks less their mean are ±1, ±3 and ±5: by hand the products of neighbours add up to 37, squares to 140.
+        // Ranks minus their mean are ±1, ±3 and ±5: by hand, the products of neighbours add up to 37, the squares to
+        // 140.
         let expected = (12.0 * 37.0 / 140.0 + 2.0) / 8.0;
         assert!((persistence(&series, 1e-9) - expected).abs() < 1e-12);
     }

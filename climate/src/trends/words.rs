@@ -1,10 +1,10 @@
-//! Trends in sentences.
+//! Sentences about trends.
 
 use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
 use crate::compare::words::{months, p_text, percent, signed_value, value, verb};
 use crate::compare::{capital, false_rate, in_percent};
 
-/// All sentences: the whole first, then regions and seasons with a significant trend.
+/// All sentences: those about the whole globe and year first, then significant ones about regions and seasons.
 pub(super) fn statements(trends: &Trends) -> Vec<String> {
     let of = |wanted: fn(&TrendRow) -> bool| -> Vec<String> {
         (trends.trends.iter())
@@ -13,12 +13,12 @@ pub(super) fn statements(trends: &Trends) -> Vec<String> {
             .collect()
     };
     let mut all = of(TrendRow::is_of_all);
-    // Seasons of regions would be hundreds of sentences.
+    // Seasons of regions would add hundreds of sentences.
     all.extend(of(|row| row.is_of_part() && row.significant));
     all
 }
 
-/// The sentence of a row; `None` where no year has any event.
+/// The sentence for a row; `None` if no year has an event.
 pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
     let about = row.quantity.about();
     let trend = &row.trend;
@@ -61,7 +61,7 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
     Some(capital(&text))
 }
 
-/// The slope with its interval and p, or why there is none, without the words for what it is of.
+/// The slope with its interval and p, or the reason why there is none, without naming the quantity.
 pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
     if row.trend.slope.is_none() {
         return format!("No trend, because {}.", reason(&row.trend));
@@ -78,7 +78,7 @@ pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
     )
 }
 
-/// Why there is no trend, or no interval of it.
+/// The reason for a missing trend or interval.
 fn reason(trend: &Trend) -> String {
     let [first, last] = [trend.first_year, trend.last_year].map(|year| year.unwrap_or_default());
     match (trend.no_trend, trend.years) {
@@ -98,7 +98,7 @@ fn reason(trend: &Trend) -> String {
     }
 }
 
-/// Which years and months a trend is of.
+/// The years and months of a trend, in words.
 fn years(trend: &Trend, of: &[i64]) -> String {
     let [first, last] = [trend.first_year, trend.last_year].map(|year| year.unwrap_or_default());
     let years = match trend.years {
@@ -112,12 +112,12 @@ fn years(trend: &Trend, of: &[i64]) -> String {
     }
 }
 
-/// The slope by the mean, where percent of it mean something: nothing falls by more than all there is.
+/// The slope relative to the mean, if percentages are meaningful: nothing falls by more than 100 %.
 fn share(row: &TrendRow) -> Option<f64> {
     row.relative.filter(|relative| *relative > -1.0)
 }
 
-/// The slope: in percent of the mean where that means something.
+/// The slope: in percent of the mean if meaningful, otherwise in the quantity's unit.
 fn amount(row: &TrendRow, signed: bool) -> String {
     match share(row) {
         Some(relative) => percent(relative, decimals(relative), signed),
@@ -133,7 +133,7 @@ fn amount(row: &TrendRow, signed: bool) -> String {
     }
 }
 
-/// Interval and p of a row with a slope, and whether it is significant alone.
+/// Interval and p of a row with a slope, and whether it would be significant on its own.
 fn evidence(row: &TrendRow, confidence: f64) -> String {
     let p = row.trend.p.unwrap_or(f64::NAN);
     let confident = in_percent(confidence);
@@ -164,7 +164,7 @@ fn evidence(row: &TrendRow, confidence: f64) -> String {
     format!("{ends}, {}{alone}", p_text(p))
 }
 
-/// Decimals of a share in percent: trends of a decade are small.
+/// Decimals of a percentage: trends per decade are small.
 fn decimals(share: f64) -> usize {
     match (100.0 * share).abs() {
         percent if percent >= 9.95 => 0,
@@ -179,8 +179,8 @@ mod tests {
     use crate::compare::{Group, Quantity};
     use crate::statistics::Basin;
 
-    /// Values that rise by `slope` a year from `first` on, now above, now below the line, with a mean of `first` plus
-    /// half of what they rise.
+    /// Values around a line that rises by `slope` per year from `first`, alternately above and below it. Their mean is
+    /// `first` plus half of the total rise.
     fn rising(first: f64, slope: f64) -> impl Iterator<Item = Option<f64>> {
         (0..40).map(move |k| {
             let above = if k % 2 == 0 { 1.0 } else { -1.0 };
@@ -194,7 +194,7 @@ mod tests {
         let say = |row: &TrendRow| statement(row, &of).unwrap();
         let row = of.row(Quantity::CycloneTracks, Group::ALL, rising(80.0, 0.5));
         let text = say(&row);
-        // 5 a decade of 89.75 in the mean.
+        // 5 per decade, with a mean of 89.75.
         assert!(
             text.starts_with(
                 "Tropical cyclones become 5.6 % more frequent per decade (95 % interval +"
@@ -224,7 +224,7 @@ mod tests {
     #[test]
     fn nothing_falls_by_more_than_all_there_is() {
         let of = Trends::of_years(12);
-        // 20 a decade of 16 in the mean.
+        // 20 per decade, with a mean of 16.
         let falling = (0..12).map(|k| Some(27.0 - 2.0 * f64::from(k)));
         let row = of.row(Quantity::CycloneTracks, Group::ALL, falling);
         assert_eq!(row.relative, Some(-1.25));
@@ -242,7 +242,7 @@ mod tests {
         let text = statement(&row, &of).unwrap();
         let begin = "No significant trend of the number of tropical cyclones in December to February: +0.00 % per decade (95 % interval ";
         assert!(text.starts_with(begin), "{text}");
-        // p below 0.05, but not when corrected.
+        // p is below 0.05, but not after correction.
         let mut row = of.row(Quantity::CycloneWind, Group::ALL, rising(40.0, 0.01));
         row.significant = false;
         let text = statement(&row, &of).unwrap();
@@ -264,7 +264,7 @@ mod tests {
             statement(&row, &of).unwrap(),
             "Tropical cyclones: 82.1 a year in the mean; no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1951 to 1959, June to August only."
         );
-        // No ten years tell so much.
+        // Ten years can never reach this confidence.
         of.confidence = 0.99999;
         let row = of.row(
             Quantity::CycloneTracks,
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn rare_things_may_have_a_trend_without_a_slope() {
         let of = Trends::of_years(40);
-        // None in the first 26 years, one in each third year after them.
+        // None in the first 26 years, then one in every third year.
         let rare = (0..40).map(|k| Some(f64::from(u8::from(k > 25 && k % 3 == 0))));
         let row = of.row(Quantity::MajorHurricanes, Group::ALL, rare);
         assert_eq!((row.trend.slope, row.significant), (Some(0.0), true));

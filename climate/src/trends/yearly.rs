@@ -1,9 +1,9 @@
-//! The number of each year, from the sums that a comparison takes over all of them.
+//! Annual values of a statistic.
 
 use crate::compare::Statistic;
 
-/// The number of each block of years by itself, here of each year; `None` where it is not known or not defined, as a
-/// mean over no events.
+/// The value of each block of years on its own, here of each year; `None` if unknown or undefined, such as a mean over
+/// no events.
 pub(super) fn by_year(statistic: &Statistic) -> Vec<Option<f64>> {
     match statistic {
         Statistic::Ratio {

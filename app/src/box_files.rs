@@ -14,10 +14,10 @@ use std::sync::Arc;
 /// Which of them are asked for.
 #[derive(Debug, Clone, Args)]
 pub struct BoxFormats {
-    /// Also write the boxes in the layout of the ExtremeWeather data set (HDF5): pixels of the grid.
+    /// Also write the boxes as ExtremeWeather HDF5, in grid pixels.
     #[arg(long, value_name = "FILE")]
     pub boxes_hdf5: Option<PathBuf>,
-    /// Also write the boxes as COCO has them (JSON): pixels of the grid.
+    /// Also write the boxes as COCO JSON, in grid pixels.
     #[arg(long, value_name = "FILE")]
     pub boxes_coco: Option<PathBuf>,
     /// Also write the boxes as GeoJSON, for maps.

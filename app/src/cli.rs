@@ -8,15 +8,15 @@ use clap::{Parser, Subcommand};
 #[derive(Debug, Parser)]
 #[command(name = "squall", version = version::text(), propagate_version = false, max_term_width = 100)]
 #[command(
-    after_help = "Start with `squall demo`. Exit codes: 0 done, 1 a check failed, 2 wrong usage, 3 unusable input, \
-    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to go on, \
-    102 a rank stalled: the job was ended."
+    after_help = "Start with `squall demo`. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 unusable input, \
+    4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to continue, \
+    102 a rank stalled and the job was aborted."
 )]
 pub struct Arguments {
-    /// Say more (-v: what is decided, -vv: everything).
+    /// Log more (-v: decisions, -vv: everything).
     #[arg(short, long, global = true, action = clap::ArgAction::Count, display_order = 900)]
     pub verbose: u8,
-    /// No progress, only results, warnings and errors.
+    /// Print only results, warnings and errors, no progress.
     #[arg(short, long, global = true, display_order = 901)]
     pub quiet: bool,
     #[command(flatten)]

@@ -8,8 +8,7 @@ use std::ffi::OsStr;
 /// The option of commands that compute networks.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Options {
-    /// What computes: cpu, cuda (of several ranks each takes a GPU of its own), cuda:N, or auto: a GPU where there is
-    /// one.
+    /// Device to compute on: cpu, cuda (each rank takes its own GPU), cuda:N, or auto (a GPU if there is one).
     #[arg(long, value_name = "DEVICE", default_value = "auto", global = true)]
     #[arg(env = "SQUALL_DEVICE", hide_env_values = true)]
     pub device: DeviceChoice,

@@ -12,8 +12,8 @@ use std::path::Path;
 /// What such masks mark.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub struct Tags {
-    /// What masks mark whose variable names no class (`binary_tag`, `object_id`): tropical_cyclone or
-    /// atmospheric_river. Without it rivers, with a warning.
+    /// Class of masks whose variable names none (`binary_tag`, `object_id`): tropical_cyclone or atmospheric_river
+    /// [default: atmospheric_river, with a warning].
     #[arg(long, value_name = "CLASS", value_parser = event)]
     pub tag_class: Option<Class>,
 }

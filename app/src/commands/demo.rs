@@ -18,25 +18,25 @@ use squall_data::Class;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Run the whole path on small synthetic runs, in minutes; ends with scores and a report.
+/// Run the whole workflow on small synthetic runs, in minutes, and end with scores and a report.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: squall demo --out squall-demo")]
 pub struct Demo {
-    /// Folder for everything; a demo that was stopped goes on there.
+    /// Output folder; an interrupted demo continues there.
     #[arg(long, default_value = "squall-demo", value_name = "DIR")]
     out: PathBuf,
-    /// Days of the run to learn from; the unseen run has half as many.
+    /// Length in days of the run to train on; the unseen run is half as long.
     #[arg(long, default_value_t = 90.0)]
     days: f64,
-    /// A recipe file, or the name of one that comes with Squall.
+    /// Recipe file, or the name of a built-in recipe.
     #[arg(long, default_value = "small")]
     recipe: PathBuf,
-    /// Change a key of the recipe, such as training.steps=300; may be given again.
+    /// Set a recipe key, such as training.steps=300; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     #[command(flatten)]
     device: device::Options,
-    /// End with one line of JSON.
+    /// Print the scores as JSON in the last line.
     #[arg(long)]
     json: bool,
 }

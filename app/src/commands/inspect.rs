@@ -27,16 +27,16 @@ const TELL_NO_CALENDAR: [TrackFormat; 4] = [
 /// Hint if tracks cannot be read as they are.
 const READ_OPTIONS_HINT: &str = "its notes (`problems` of --json) say what is in the way; a calendar or columns that the file does not name are told to `squall events` and `squall score` by --calendar and --columns";
 
-/// Say what a file or folder is: dialect, variables, units, grid, calendar, time span, problems.
+/// Show what a file or folder holds: dialect, variables, units, grid, calendar, time span, problems.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall inspect run\n  squall inspect '/data/era5/2005*.nc'\n  squall inspect ibtracs.csv"
 )]
 pub struct Inspect {
-    /// A file, a folder, a glob in quotes, or a text file that lists paths. Or a file of tracks of Squall, IBTrACS,
-    /// HURDAT2, ATCF, TempestExtremes, TECA, TRACK or as others save them, or a folder of such files alone.
+    /// Fields or masks: a file, a folder, a quoted glob, or a text file that lists paths. Or tracks: a file in the
+    /// format of Squall, IBTrACS, HURDAT2, ATCF, TempestExtremes, TECA, TRACK or others, or a folder with only these.
     path: String,
-    /// One JSON document instead of text; of several files of tracks a list, with what one file has.
+    /// Print JSON instead of text; for several track files, a list with one entry per file.
     #[arg(long)]
     json: bool,
 }

@@ -15,48 +15,48 @@ use squall_jobs::{Machine, Recipe};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Predict step time, efficiency and cost of a recipe on a machine, for any number of its nodes.
+/// Predict step time, efficiency and cost of a recipe on any number of nodes of a machine.
 ///
-/// Ranks compute at paces that differ as the machine's do, and sum buckets of gradients while the backward pass goes on,
-/// on a virtual clock; docs/scaling.md says what the model knows, and how far off it is where others measured.
+/// On a virtual clock, ranks compute at varying speeds, as on the machine, and sum gradient buckets during the backward
+/// pass. docs/scaling.md describes what the model includes and its errors against published measurements.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall scale --recipe deeplabv3plus-published --machine summit --nodes 1,64,4560 --samples 63000"
 )]
 pub struct Scale {
-    /// A recipe file, or the name of one that comes with Squall.
+    /// Recipe file, or the name of a built-in recipe.
     #[arg(long, value_name = "R.toml", required_unless_present = "published")]
     recipe: Option<PathBuf>,
-    /// A machine file, or one that comes with Squall: summit, piz-daint, cori-knl, juwels-booster, perlmutter,
-    /// h100-pbs, roce-p100, workstation (jobs/machines).
+    /// Machine file, or a built-in machine (jobs/machines): summit, piz-daint, cori-knl, juwels-booster, perlmutter,
+    /// h100-pbs, roce-p100, workstation.
     #[arg(long, value_name = "M.toml", required_unless_present = "published")]
     machine: Option<String>,
-    /// Numbers of nodes. Default: 1, 4, 16 ... and all.
+    /// Numbers of nodes, comma-separated [default: 1, 4, 16 ... and all].
     #[arg(long, value_delimiter = ',', value_name = "N,N")]
     nodes: Vec<usize>,
-    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    /// Set a recipe key, such as training.batch=2; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
-    /// The sample store: its grid, channels, encoding and number of training samples.
+    /// Sample store, for its grid, channels, encoding and number of training samples.
     #[arg(long, value_name = "STORE", conflicts_with_all = ["grid", "samples"])]
     data: Option<PathBuf>,
-    /// Fields of latitudes x longitudes.
+    /// Grid of the fields, latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
-    /// Training samples of an epoch, those that teach directly: for hours and cost.
+    /// Training samples per epoch (with labels that are used), for hours and cost.
     #[arg(long, value_name = "N")]
     samples: Option<usize>,
-    /// What one device learns from in a second, as `squall bench step` measures it, instead of what the machine's file
-    /// says.
+    /// Samples per second that one device trains on, as measured by `squall bench step` [default: the machine file's
+    /// rate].
     #[arg(long, value_name = "RATE")]
     samples_per_second: Option<f64>,
-    /// Samples are read from the file system that all nodes share, not from the nodes' own disks.
+    /// Read samples from the shared file system, not from the nodes' own disks.
     #[arg(long)]
     no_staging: bool,
-    /// Instead: runs that others published, beside what is predicted of them.
+    /// Compare published runs with their predictions instead.
     #[arg(long, conflicts_with_all = ["recipe", "machine", "nodes", "overrides", "data", "samples", "samples_per_second", "no_staging"])]
     published: bool,
-    /// One JSON document instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }

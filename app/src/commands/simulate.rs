@@ -21,34 +21,35 @@ const MOST_TIMES: f64 = 1e8;
 /// Bytes that the storms of a year take in memory.
 const STORMS_OF_A_YEAR: f64 = 550_000.0;
 
-/// Write a synthetic CAM5-like run (history files, noleap calendar) and the truth about every storm in it.
+/// Write a synthetic CAM5-like run (history files, noleap calendar) and the truth for every storm in it.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall simulate --out run --grid 192x288 --days 60 --hours 6\n  squall simulate --out warmer/run --scenario plus2k --years 5"
 )]
 pub struct Simulate {
-    /// Folder for the files; truth goes to DIR/truth.
+    /// Output folder; the truth goes to DIR/truth.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Latitudes x longitudes. Fields of fewer than 32 latitudes have few tropical cyclones, of 20 hardly any.
+    /// Grid size, latitudes x longitudes. Grids with fewer than 32 latitudes have few tropical cyclones, with 20 hardly
+    /// any.
     #[arg(long, default_value = "192x288", value_parser = grid)]
     pub grid: (usize, usize),
     /// Length in years of 365 days.
     #[arg(long, default_value_t = 1.0, conflicts_with = "days")]
     pub years: f64,
-    /// Length in days.
+    /// Length in days, instead of --years.
     #[arg(long)]
     pub days: Option<f64>,
-    /// First day, as YYYY-MM-DD.
+    /// First day, YYYY-MM-DD.
     #[arg(long, default_value = "2000-01-01")]
     pub start: String,
-    /// Hours between two fields.
+    /// Time step of the fields, in hours.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=24))]
     pub hours: u32,
-    /// `present`, or `plus2k`: the same climate two degrees warmer, with known changes of the storms.
+    /// Climate: `present`, or `plus2k`, which is two degrees warmer, with known changes in storms.
     #[arg(long, default_value = "present")]
     pub scenario: Scenario,
-    /// Every storm and every wind follows from this number.
+    /// Random seed: it determines every storm and all winds.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Print a summary as one JSON document.

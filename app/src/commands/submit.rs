@@ -14,71 +14,71 @@ use squall_jobs::{Machine, Recipe};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Write the script of a batch job that trains a recipe on a machine: LSF, Slurm, PBS, or none of them.
+/// Write a batch script that trains a recipe on a machine, for LSF, Slurm, PBS or no batch system.
 ///
-/// The script copies the store to a disk of every node, trains under `squall supervise`, saves before its time is over,
-/// and asks for its next turn until the training is done, as long as a turn brings it forward.
+/// The script copies the store to a disk of every node, trains under `squall supervise`, saves before its time is up,
+/// and resubmits itself until the training is done, as long as each turn makes progress.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall submit --recipe deepcam --machine perlmutter --nodes 64 --hours 6 --account m1234 --data STORE --out RUN --script job.sh"
 )]
 pub struct Submit {
-    /// A recipe file, or the name of one that comes with Squall.
+    /// Recipe file, or the name of a built-in recipe.
     #[arg(long, value_name = "R.toml")]
     recipe: PathBuf,
-    /// A machine file, or one that comes with Squall: summit, piz-daint, cori-knl, juwels-booster, perlmutter,
-    /// h100-pbs, roce-p100, workstation (jobs/machines).
+    /// Machine file, or a built-in machine (jobs/machines): summit, piz-daint, cori-knl, juwels-booster, perlmutter,
+    /// h100-pbs, roce-p100, workstation.
     #[arg(long, value_name = "M.toml")]
     machine: String,
-    /// The sample store, as the nodes see it.
+    /// Sample store, by its path on the nodes.
     #[arg(long, value_name = "STORE")]
     data: PathBuf,
-    /// Folder of the run, which all turns of the job go on in.
+    /// Folder of the run, which all turns of the job continue.
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 1)]
     nodes: usize,
-    /// Ranks of each node. Default: the machine's, one for each GPU or processor.
+    /// Ranks per node [default: the machine's, one per GPU or processor].
     #[arg(long, value_name = "N")]
     ranks_per_node: Option<usize>,
-    /// Time of one turn, in hours. Default 1, a year without a batch system, or the machine's longest if that is less.
+    /// Time limit of one turn, in hours [default: 1, or a year without a batch system; at most the machine's limit].
     #[arg(long)]
     hours: Option<f64>,
-    /// Seconds at the end of each turn that are kept for the last checkpoint.
+    /// Seconds at the end of each turn reserved for the last checkpoint.
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     margin: u64,
-    /// The job's name. Default: the recipe's.
+    /// Name of the job [default: the recipe's].
     #[arg(long)]
     name: Option<String>,
-    /// Who pays.
+    /// Account to charge.
     #[arg(long)]
     account: Option<String>,
-    /// The queue or partition; `qos=NAME` is a quality of service of Slurm. Default: the machine's.
+    /// Queue or partition; `qos=NAME` is a Slurm quality of service [default: the machine's].
     #[arg(long)]
     queue: Option<String>,
-    /// Nodes that must not be used, between commas; may be given again.
+    /// Nodes to avoid, comma-separated; repeatable.
     #[arg(long, value_delimiter = ',', value_name = "HOST,HOST")]
     exclude: Vec<String>,
-    /// Read samples from where they are, without a copy on every node.
+    /// Read samples in place, without copying them to the nodes' disks.
     #[arg(long)]
     no_staging: bool,
-    /// Copy this many training samples to every node, drawn by chance, instead of all.
+    /// Training samples to copy to each node, drawn at random [default: all].
     #[arg(long, value_name = "N")]
     per_node: Option<usize>,
-    /// Failures in a row without progress after which a turn gives up.
+    /// End a turn after this many consecutive failures without progress.
     #[arg(long, default_value_t = 3)]
     tries: u32,
-    /// The program, as the nodes see it.
+    /// Squall program, by its path on the nodes.
     #[arg(long, default_value = "squall")]
     program: String,
-    /// Change a key of the recipe, such as training.batch=2; may be given again.
+    /// Set a recipe key, such as training.batch=2; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     /// Write the script to this file instead of printing it.
     #[arg(long, value_name = "JOB.sh")]
     script: Option<PathBuf>,
-    /// Hand the script to the batch system, too.
+    /// Also submit the script to the batch system.
     #[arg(long, requires = "script")]
     send: bool,
 }

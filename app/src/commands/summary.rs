@@ -9,7 +9,7 @@ use squall_model::networks::NetworkName;
 use squall_model::{Backend, Network, NetworkConfig};
 use std::path::Path;
 
-/// Print a network as a tree: shapes, parameters, floating-point operations, memory of activations.
+/// Print a network as a tree: shapes, parameters, floating-point operations, activation memory.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall summary deeplabv3plus\n  squall summary deepcam --grid 192x288 --channels 8"
@@ -21,17 +21,17 @@ pub struct Summary {
     /// Input size, latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
-    /// Channels of the input; 16 if not given, 4 for cgnet.
+    /// Input channels [default: 16, 4 for cgnet].
     #[arg(long)]
     channels: Option<usize>,
-    /// Multiplies the width of every layer.
+    /// Factor for the width of every layer.
     #[arg(long, default_value_t = 1.0)]
     width: f64,
-    /// With batch normalisation, which the networks of the SC18 runs do without; the others always have it, but for
+    /// Add batch normalisation to the networks of the SC18 runs, which lack it. Of the others all have it, except for
     /// detector-15pf, which never has.
     #[arg(long)]
     batch_norm: bool,
-    /// One JSON document instead of text.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 }

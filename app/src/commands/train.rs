@@ -18,28 +18,27 @@ use squall_model::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Train a network on a sample store; the same command continues a run that was stopped.
+/// Train a network on a sample store; repeat the command to continue an interrupted run.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall train --recipe small --data store --out model\n  squall train --recipe small --data store --out model --set training.batch=4 --set training.epochs=5\n  mpirun -n 4 squall train --recipe R.toml --data store --out model"
 )]
 pub struct Train {
-    /// A recipe file, or the name of one that comes with Squall: small, full, deeplabv3plus-published, deepcam,
-    /// tiramisu, cgnet, detect, detect-dense, detect-over-time, detect-published, masks-and-boxes. docs/recipe.md has
-    /// every key of one.
+    /// Recipe file, or the name of a built-in recipe: small, full, deeplabv3plus-published, deepcam, tiramisu, cgnet,
+    /// detect, detect-dense, detect-over-time, detect-published, masks-and-boxes. docs/recipe.md lists all keys.
     #[arg(long, value_name = "R.toml")]
     pub recipe: PathBuf,
-    /// A sample store of `squall stage`; {node} in it becomes the node's number, as for `squall stage --local`.
+    /// Sample store of `squall stage`; {node} is replaced by the node's number, as for `squall stage --local`.
     #[arg(long, value_name = "STORE")]
     pub data: PathBuf,
     /// Folder of the run: best.safetensors, last.safetensors, metrics.jsonl, TensorBoard events.
     #[arg(long, value_name = "RUN")]
     pub out: PathBuf,
-    /// Change a key of the recipe, such as training.batch=2; may be given again. docs/recipe.md has every key.
+    /// Set a recipe key, such as training.batch=2; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub overrides: Vec<String>,
-    /// Also write a log as MLPerf HPC's DeepCAM benchmark keeps it (`:::MLLOG` lines), a file for each run; a run that
-    /// goes on appends. docs/training.md says what is in it.
+    /// Also write a log in the format of MLPerf HPC's DeepCAM benchmark (`:::MLLOG` lines), one file per run; a
+    /// continued run appends. docs/training.md describes its contents.
     #[arg(long, value_name = "FILE")]
     pub mllog: Option<PathBuf>,
     #[command(flatten)]

@@ -26,43 +26,43 @@ const FILES: [&str; 5] = [
     "trends.html",
 ];
 
-/// Find the trends within one run: yearly series of counts and intensity, their slopes with intervals and significance.
+/// Find trends within one run: yearly series of counts and intensity, and their slopes with confidence intervals and
+/// significance.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall trends events --out trends\n  squall trends events --years 1980-2020 --months 6-11 --out trends"
 )]
 pub struct Trends {
-    /// Folder that `squall events` wrote: of a historical run that goes on into a scenario, a reanalysis, best tracks;
-    /// or a pattern or list of it, as `squall compare` takes them. One run: members of an ensemble have trends each of
-    /// its own.
+    /// Output folder of `squall events`: of a historical run continued by a scenario, a reanalysis or best tracks; or a
+    /// glob or list of folders as for `squall compare`. One run only: each ensemble member has its own trends.
     #[arg(value_name = "RUN")]
     pub run: PathBuf,
-    /// Folder for yearly.csv, trends.csv, trends.json, statements.txt and trends.html.
+    /// Output folder for yearly.csv, trends.csv, trends.json, statements.txt and trends.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What the run is called; its folder's name if left out, or where that is `events` that of the folder around it.
+    /// Name of the run [default: that of its folder, or of the parent folder if that is `events`].
     #[arg(long, value_name = "NAME")]
     pub label: Option<String>,
-    /// Years that count, as FROM-TO; all whole ones if left out.
+    /// Years to use [default: all whole years].
     #[arg(long, value_name = "FROM-TO", value_parser = years)]
     pub years: Option<(i64, i64)>,
-    /// Months that count, such as `JJA`, `6-11` or `1,2,3`; those that the run has if left out.
+    /// Months to use, such as `JJA`, `6-11` or `1,2,3` [default: those that the run has].
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     pub months: Option<Months>,
-    /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of
-    /// this month: 2001 is then July 2001 to June 2002.
+    /// First month of a year: 7 keeps the southern season whole. Years are named after the calendar year of this month:
+    /// 2001 is then July 2001 to June 2002.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
     pub year_start: i64,
-    /// Probability inside the intervals; a trend is significant below the rest.
+    /// Confidence level of the intervals; a trend is significant if its adjusted p-value is below 1 minus this.
     #[arg(long, default_value_t = TrendOptions::default().confidence)]
     pub confidence: f64,
-    /// Calendar of tables without statistics.nc; by default that of masks beside them, else standard.
+    /// Calendar of tables without a statistics.nc [default: that of masks beside them, else standard].
     #[arg(long, value_parser = calendar)]
     pub calendar: Option<Calendar>,
     /// Heading of the page.
     #[arg(long)]
     pub title: Option<String>,
-    /// Print everything but the yearly values as one JSON document.
+    /// Print all results except the yearly values as one JSON document.
     #[arg(long)]
     pub json: bool,
 }

@@ -25,43 +25,43 @@ const OTHERS_SAVE: Duration = Duration::from_secs(60);
 /// Maximum number of trials: all of them are drawn before the first begins.
 const MOST_TRIALS: u64 = 100_000;
 
-/// Search for better values of a recipe's keys: many runs, of which the best go on (successive halving).
+/// Search for better values of recipe keys by successive halving: many short runs, of which the best continue.
 ///
-/// The first trial is the recipe as it is. All trials have the recipe's whole length and schedule; all are halted after
-/// the first part of their steps, and only one of three goes on, twice; in place of one that breaks down the next best
-/// does. The same command goes on after any interruption; further processes with the same command (`mpirun -n 4 squall
-/// tune ...`, the tasks of a job array) take trials that nobody has.
+/// The first trial is the unchanged recipe. All trials use its full length and schedule, but halt after the first part
+/// of their steps; at each of two halts, by default, one in three continues. If one of these fails, the next best
+/// replaces it. Repeat the command after any interruption; further processes with the same command (`mpirun -n 4 squall
+/// tune ...`, tasks of a job array) take trials that no other process has.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall tune --recipe small --data STORE --out TUNED --vary schedule.rate=1e-4..1e-2 --vary training.batch=1,2,4"
 )]
 pub struct Tune {
-    /// A recipe file, or the name of one that comes with Squall.
+    /// Recipe file, or the name of a built-in recipe.
     #[arg(long, value_name = "R.toml")]
     recipe: PathBuf,
-    /// A sample store of `squall stage`, with validation samples.
+    /// Sample store of `squall stage`, with validation samples.
     #[arg(long, value_name = "STORE")]
     data: PathBuf,
-    /// Folder of the search: leaderboard.csv, best.toml, the trials' runs.
+    /// Output folder of the search: leaderboard.csv, best.toml, the runs of the trials.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
-    /// A key and its values, KEY=LOW..HIGH (spread by the logarithm from ten times on; whole numbers stay whole) or
-    /// KEY=A,B,C; may be given again.
+    /// Key and its values: KEY=LOW..HIGH (logarithmic if HIGH is at least ten times LOW; whole numbers stay whole) or
+    /// KEY=A,B,C; repeatable.
     #[arg(long, required = true, value_name = "KEY=VALUES", value_parser = dimension)]
     vary: Vec<Dimension>,
-    /// Trials, the recipe as it is among them; fewer if there are no more combinations of lists.
+    /// Number of trials, including the unchanged recipe; fewer if the lists have fewer combinations.
     #[arg(long, default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(..=MOST_TRIALS))]
     trials: usize,
-    /// Halts, the end included; 1 lets all trials go to the end.
+    /// Number of halts, including the end; 1 runs all trials to the end.
     #[arg(long, default_value_t = 3)]
     halts: usize,
-    /// At each halt one of N trials goes on, to N times as many steps.
+    /// At each halt, the best of every N trials continue, to N times as many steps.
     #[arg(long, default_value_t = 3, value_name = "N")]
     keep_one_of: usize,
-    /// Chooses among equally even spreads of values.
+    /// Random seed: it selects among equally even spreads of values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Change a key of the recipe for all trials, such as training.steps=900; may be given again.
+    /// Set a recipe key for all trials, such as training.steps=900; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     overrides: Vec<String>,
     #[command(flatten)]

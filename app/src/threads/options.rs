@@ -11,15 +11,15 @@ const HEADING: &str = "Cores and memory of a node";
 /// get whole cores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Options {
-    /// Cores of each rank's share that nothing but its communication thread runs on.
+    /// Cores of each rank's share to reserve for its communication thread.
     #[arg(long, global = true, value_name = "N", value_parser = cores, help_heading = HEADING)]
     #[arg(env = "SQUALL_RESERVE_CORES", hide_env_values = true)]
     pub reserve_cores: Option<usize>,
-    /// Hardware threads of each core that compute, at most; `all` computes on as many as there are.
+    /// Maximum hardware threads to compute with on each core; `all` uses every one.
     #[arg(long, global = true, value_name = "N|all", help_heading = HEADING)]
     #[arg(env = "SQUALL_HYPER_THREADS", hide_env_values = true)]
     pub hyper_threads: Option<HyperThreads>,
-    /// NUMA node that memory comes from while it has any, such as fast memory in flat mode; needs numactl.
+    /// NUMA node to allocate memory from while it has any left, such as fast memory in flat mode; needs numactl.
     #[arg(long, global = true, value_name = "N", value_parser = node, help_heading = HEADING)]
     #[arg(env = "SQUALL_MEMORY_NODE", hide_env_values = true)]
     pub memory_node: Option<usize>,

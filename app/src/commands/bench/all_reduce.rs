@@ -17,29 +17,29 @@ use squall_jobs::comm::{
 /// What is summed, how, and over what.
 #[derive(Debug, Args)]
 pub struct AllReduceOptions {
-    /// Methods of summing over ranks.
+    /// All-reduce methods, comma-separated.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["library", "ring", "halving", "hierarchical"])]
     methods: Vec<Method>,
-    /// What values are sent as.
+    /// Types that values are sent as, comma-separated.
     #[arg(long, value_parser = wire(), value_delimiter = ',', default_values = ["f32", "bf16"])]
     wires: Vec<Wire>,
-    /// Millions of values of a vector; 43.67 are the gradients of DeepLabV3+.
+    /// Vector lengths in millions, comma-separated; 43.67 are the gradients of DeepLabV3+.
     #[arg(long, value_parser = millions, value_delimiter = ',', default_values = ["4.3"])]
     millions: Vec<f64>,
-    /// The rate of a node's link in each direction, Mbit/s, for the share of its bound.
+    /// Bandwidth of a node's link in each direction, Mbit/s, to compare with its bound.
     #[arg(long, value_parser = rate)]
     link_mbit: Option<f64>,
-    /// Ranks of a node that send to other nodes; all of them by default.
+    /// Ranks per node that send to other nodes [default: all].
     #[arg(long)]
     leaders: Option<usize>,
-    /// Threads that act as ranks where no launcher started several processes.
+    /// Threads that act as ranks if no launcher started several processes.
     #[arg(long, default_value = "4")]
     ranks: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, ValueEnum)]
 enum Method {
-    /// The MPI library's own, in one call and in pieces.
+    /// The MPI library's own, in one call and in chunks.
     Library,
     Ring,
     Halving,

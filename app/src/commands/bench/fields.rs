@@ -15,7 +15,7 @@ use std::time::Instant;
 /// The size of fields.
 #[derive(Debug, Args)]
 pub struct FieldOptions {
-    /// Latitudes x longitudes of simulating, labelling and reading.
+    /// Grid to simulate, label and read, latitudes x longitudes.
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
 }
@@ -25,7 +25,7 @@ pub struct FieldOptions {
 pub struct LabelOptions {
     #[command(flatten)]
     pub(super) fields_of: FieldOptions,
-    /// Files whose first time is labelled instead of a synthetic one.
+    /// Fields whose first time is labelled [default: a synthetic time].
     #[arg(long, value_name = "INPUT")]
     fields: Option<String>,
 }

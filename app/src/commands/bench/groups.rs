@@ -33,32 +33,31 @@ const STATISTICS_KEPT: f64 = 0.98;
 /// Which groups, and how slow the slowest rank is.
 #[derive(Debug, Args)]
 pub struct GroupOptions {
-    /// Groups that the ranks are dealt to; training in step comes first.
+    /// Numbers of groups, comma-separated; synchronous training runs first.
     #[arg(long, value_delimiter = ',', default_values = ["2", "4"])]
     groups: Vec<usize>,
-    /// Threads that act as ranks that compute.
+    /// Threads that act as compute ranks.
     #[arg(long, default_value = "4")]
     workers: usize,
     /// Threads that act as parameter servers.
     #[arg(long, default_value = "1")]
     servers: usize,
-    /// How many times as long the last rank sleeps as the others.
+    /// Sleep of the last rank, as a multiple of the others'; comma-separated.
     #[arg(long, value_delimiter = ',', default_values = ["1", "3"])]
     slow: Vec<u32>,
-    /// Milliseconds that every rank sleeps in every step, so that it is waiting that is measured and not this machine's
-    /// cores.
+    /// Milliseconds that every rank sleeps in every step, to measure waiting rather than this machine's cores.
     #[arg(long, default_value = "100")]
     sleep_ms: u64,
-    /// Samples that each training learns from.
+    /// Samples that each training processes.
     #[arg(long, default_value = "480")]
     samples: u64,
-    /// Trainings of each kind, whose losses are averaged.
+    /// Trainings of each kind; their losses are averaged.
     #[arg(long, default_value = "1")]
     seeds: u64,
-    /// Whose turn it is at the servers.
+    /// Order in which the servers serve groups.
     #[arg(long, value_enum, default_value = "arrival")]
     order: Turn,
-    /// Momentum of groups: that of training in step, or less by that of asynchrony.
+    /// Momentum of groups: the same as in synchronous training, or reduced by the momentum of asynchrony.
     #[arg(long, value_enum, value_delimiter = ',', default_values = ["same"])]
     momentum: Vec<Share>,
 }

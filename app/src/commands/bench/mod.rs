@@ -21,7 +21,7 @@ use serde::Serialize;
 use squall_model::Backend;
 use std::fmt;
 
-/// Measure how fast the parts are on this machine and how near their ceilings.
+/// Measure the speed of Squall's parts on this machine, and compare it with their upper bounds.
 #[derive(Debug, Args)]
 #[command(
     subcommand_value_name = "PART",
@@ -33,10 +33,10 @@ pub struct Bench {
     part: Option<Part>,
     #[command(flatten)]
     device: device::Options,
-    /// Repetitions; the median counts.
+    /// Number of repetitions; the median is reported.
     #[arg(long, default_value_t = 5, global = true, value_parser = repetitions)]
     repeat: usize,
-    /// Rows as JSON.
+    /// Print rows as JSON.
     #[arg(long, global = true)]
     json: bool,
 }
@@ -52,31 +52,31 @@ struct All {
 
 #[derive(Debug, Subcommand)]
 enum Part {
-    /// Simulate, label, read, a step, inference, the optimisers; what is measured where no part is named.
+    /// Simulate, label, read, step, infer and optimizer; the default.
     All(All),
-    /// Times of a synthetic run.
+    /// Generate times of a synthetic run.
     Simulate(fields::FieldOptions),
     /// Label one time by rules.
     Label(fields::LabelOptions),
     /// Read one time of a netCDF file.
     Read(fields::FieldOptions),
-    /// Every operation of a network by itself (not among all).
+    /// Each operation of a network separately (not in `all`).
     Ops(ops::OpsOptions),
-    /// A training step of a network.
+    /// Training step of a network.
     // In `all`, --grid is the grid of the fields.
     #[command(mut_arg("size", |size| size.visible_alias("grid")))]
     Step(NetworkOptions),
     /// Inference of a network.
     #[command(mut_arg("size", |size| size.visible_alias("grid")))]
     Infer(NetworkOptions),
-    /// A step of every optimiser.
+    /// Step of every optimiser.
     Optimizer,
-    /// Sums over ranks, method beside method (not among all).
+    /// All-reduce by several methods (not in `all`).
     #[command(name = "allreduce")]
     AllReduce(all_reduce::AllReduceOptions),
-    /// Groups of ranks that do not wait for each other beside ranks in step (not among all).
+    /// Asynchronous groups of ranks, compared with synchronous training (not in `all`).
     Groups(groups::GroupOptions),
-    /// How far fast operations and networks are from plain loops, in minutes (not among all).
+    /// Errors of fast operations and networks relative to plain loops, in minutes (not in `all`).
     Parity(parity::ParityOptions),
 }
 

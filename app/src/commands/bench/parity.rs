@@ -10,13 +10,13 @@ use squall_validation::parity::Parity;
 /// Which networks, on which fields, judged by what.
 #[derive(Debug, Args)]
 pub struct ParityOptions {
-    /// Names of networks at published width, separated by commas; by default all of segmentation.
+    /// Networks at published width, comma-separated [default: all segmentation networks].
     #[arg(long, value_delimiter = ',')]
     network: Vec<NetworkName>,
-    /// Latitudes x longitudes of a network's input; plain loops take minutes for these, hours for real fields.
+    /// Input size, latitudes x longitudes; plain loops take minutes at the default size, hours at real sizes.
     #[arg(long, visible_alias = "grid", default_value = "24x36", value_parser = grid)]
     size: (usize, usize),
-    /// What judges.
+    /// Reference to compare with.
     #[arg(long, value_enum, default_value = "plain")]
     judge: Judge,
 }
@@ -25,9 +25,9 @@ pub struct ParityOptions {
 enum Judge {
     /// Plain loops: operations, convolutions, networks.
     Plain,
-    /// Plain loops: convolutions of every kind alone, which takes seconds.
+    /// Plain loops: only convolutions of every kind, in seconds.
     Shapes,
-    /// The fast operations of the CPU, on a GPU's convolutions at the extents of real fields.
+    /// The CPU's fast operations, for convolutions on a GPU at real field sizes.
     Cpu,
 }
 

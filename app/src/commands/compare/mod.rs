@@ -30,72 +30,72 @@ const FILES: [&str; 7] = [
     "changes.html",
 ];
 
-/// Compare two runs, ensembles or periods: changes of counts, intensity, maps and extremes, with intervals and
-/// significance.
+/// Compare two runs, ensembles or periods: changes in counts, intensity, maps and extremes, with confidence intervals
+/// and significance.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall compare events warmer/events --out changes\n  squall compare 'present/m*/events' 'warmer/m*/events' --out changes\n  squall compare events events --years-a 1981-2000 --years-b 2001-2020 --out changes"
 )]
 pub struct Compare {
-    /// Folder that `squall events` wrote for the first run; for the members of an ensemble a pattern in quotes, such as
-    /// 'present/m*/events', or a text file that lists their folders.
+    /// Output folder of `squall events` for the first run; for an ensemble, a quoted glob such as 'present/m*/events',
+    /// or a text file that lists the members' folders.
     #[arg(value_name = "A")]
     pub a: PathBuf,
-    /// Likewise for the second run; the same folder for two periods of one run (--years-a, --years-b).
+    /// The same for the second run; give folder A again to compare two periods of one run (--years-a, --years-b).
     #[arg(value_name = "B")]
     pub b: PathBuf,
-    /// Folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and
+    /// Output folder for changes.csv, changes.json, return_levels.csv, distributions.csv, maps.nc, statements.txt and
     /// changes.html.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Name of the first run; if left out that of its folder, or of the last folder before a wildcard of a pattern.
+    /// Name of the first run [default: that of its folder, or of the last folder before a wildcard].
     #[arg(long, value_name = "NAME")]
     pub label_a: Option<String>,
     /// Name of the second run.
     #[arg(long, value_name = "NAME")]
     pub label_b: Option<String>,
-    /// Years of the first run, as FROM-TO.
+    /// Years of the first run [default: all whole years].
     #[arg(long, value_name = "FROM-TO", value_parser = years)]
     pub years_a: Option<(i64, i64)>,
-    /// Years of the second run.
+    /// Years of the second run [default: all whole years].
     #[arg(long, value_name = "FROM-TO", value_parser = years)]
     pub years_b: Option<(i64, i64)>,
-    /// Months to compare, such as `JJA`, `6-11` or `1,2,3`; those that both runs have if left out.
+    /// Months to compare, such as `JJA`, `6-11` or `1,2,3` [default: those that both runs have].
     #[arg(long, value_name = "MONTHS", value_parser = months)]
     pub months: Option<Months>,
-    /// Month that years begin with: 7 keeps the southern season whole. A year is called after the calendar year of
-    /// this month: 2001 is then July 2001 to June 2002.
+    /// First month of a year: 7 keeps the southern season whole. Years are named after the calendar year of this month:
+    /// 2001 is then July 2001 to June 2002.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
     pub year_start: i64,
-    /// Probability inside the intervals; a change is significant below the rest.
+    /// Confidence level of the intervals; a change is significant if its adjusted p-value is below 1 minus this.
     #[arg(long, default_value_t = DrawOptions::default().confidence)]
     pub confidence: f64,
-    /// Draws of years, and permutations; 100 to 1000000.
+    /// Number of bootstrap draws, and of permutations; 100 to 1000000.
     #[arg(long, default_value_t = DrawOptions::default().draws)]
     pub resamples: usize,
-    /// How intervals follow from the draws.
+    /// Method that derives intervals from the draws.
     #[arg(long, value_enum, default_value_t = Ends::Percentile)]
     pub interval: Ends,
-    /// What is drawn and dealt: years, members with all their years, or pairs of them.
+    /// What is drawn and permuted: years, members with all their years, or pairs of members.
     #[arg(long, value_enum, default_value_t = Drawn::Year, value_name = "UNIT")]
     pub unit: Drawn,
-    /// Consecutive years of a run that are drawn together, where years depend on those before; where they do not divide
-    /// its years, blocks are shorter and as equal as can be.
+    /// Consecutive years to draw together, if years depend on those before. If this does not divide the number of
+    /// years, blocks are shorter and as equal as possible.
     #[arg(long, default_value_t = 1)]
     pub block_years: usize,
-    /// All draws follow from this number.
+    /// Random seed of all draws.
     #[arg(long, default_value_t = DrawOptions::default().seed)]
     pub seed: u64,
-    /// Calendar of tables without statistics.nc; by default that of masks beside them, else standard.
+    /// Calendar of tables without a statistics.nc [default: that of masks beside them, else standard].
     #[arg(long, value_parser = calendar)]
     pub calendar: Option<Calendar>,
-    /// Go on although the grids differ.
+    /// Compare even if the grids differ.
     #[arg(long)]
     pub any_grid: bool,
     /// Heading of the page.
     #[arg(long)]
     pub title: Option<String>,
-    /// Print everything as one JSON document.
+    /// Print all results as one JSON document.
     #[arg(long)]
     pub json: bool,
 }
@@ -105,16 +105,16 @@ pub struct Compare {
 pub enum Ends {
     /// Percentiles, widened for small samples.
     Percentile,
-    /// Bias corrected and accelerated, but percentiles in maps.
+    /// Bias-corrected and accelerated; percentiles in maps.
     Bca,
 }
 
 /// What is drawn and dealt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Drawn {
-    /// Years: members differ in their weather alone.
+    /// Years: members differ only in their weather.
     Year,
-    /// Members: they differ in more, as models do.
+    /// Members: they differ in more than weather, as models do.
     Member,
     /// Pairs of members, the first of A with the first of B and so on: the same models on both sides.
     Pair,

@@ -45,74 +45,75 @@ const MOST_TIMES: usize = 8;
 
 /// Turn masks or boxes into events (one row per object and time) and tracks (one row each).
 ///
-/// Under `mpirun` or `srun` ranks share the reading of masks and fields and the search for events; the first one
-/// follows what all of them found in the order of time, so that the tables are the same for any number of ranks.
+/// Under `mpirun` or `srun`, ranks share the reading and the search for events; the first rank tracks all events in
+/// time order, so the tables are the same for any number of ranks.
 ///
-/// Events of boxes have the box's area, edges and confidence; their length, width, orientation and rain stay blank, and
-/// so do frequency maps, for which one must know where in a box an event is. Depressions and extratropical cyclones,
-/// which masks do not tell apart, are listed and tracked; the statistics count tropical cyclones and rivers only.
+/// Events from boxes have the box's area, edges and confidence. Their length, width, orientation and rain stay blank,
+/// and so do frequency maps: where in the box the event lies is unknown. Depressions and extratropical cyclones, which
+/// masks do not have, are listed and tracked; the statistics count only tropical cyclones and rivers.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall events masks --fields run --out events\n  squall events boxes.csv --fields run --out events\n  squall events ibtracs.csv --out best\n  squall events nodes.txt --columns lon,lat,slp,wind --out tempest"
 )]
 pub struct Events {
-    /// Masks: ours, ClimateNet's LABELS, ar_binary_tag, binary_tag or object_id of other tools. Or boxes: boxes.csv (of
-    /// `squall infer` or `squall label`) or a folder with it, ExtremeWeather's .h5, COCO's .json. Or tracks of others:
-    /// IBTrACS (CSV, netCDF), HURDAT2, ATCF's b-decks or one forecast, TempestExtremes' StitchNodes (gfdl, csv), TECA's
-    /// table, TRACK (text, netCDF), trajectories as netCDF, CSV with track_id, time, lon and lat, or events that --format
-    /// wrote as parquet or geojson; without fields and statistics, for `squall compare` and --format.
+    /// Masks: Squall's, ClimateNet's LABELS, or ar_binary_tag, binary_tag or object_id of other tools. Or boxes:
+    /// boxes.csv (of `squall infer` or `squall label`) or a folder with it, ExtremeWeather .h5, COCO .json. Or imported
+    /// tracks, for `squall compare` and --format, without fields and statistics: IBTrACS (CSV, netCDF), HURDAT2, ATCF
+    /// (b-decks or one forecast), TempestExtremes StitchNodes (gfdl, csv), TECA tables, TRACK (text, netCDF),
+    /// trajectories as netCDF, CSV with track_id, time, lon and lat, or parquet or geojson written by --format.
     pub masks: String,
     #[command(flatten)]
     pub tags: Tags,
-    /// Fields at the same times, for pressure, wind, moisture, vapour transport and rain of each event.
+    /// Fields at the same times, for each event's pressure, wind, moisture, vapour transport and rain.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
-    /// Folder for events.csv, tracks.csv and statistics by month, year and basin (CSV and netCDF). What an interrupted
-    /// run left there is gone on with; the results of a finished one are replaced.
+    /// Output folder for events.csv, tracks.csv and statistics by month, year and basin (CSV, netCDF). An interrupted
+    /// run is continued; results of a finished run are replaced.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Masks: smallest cyclone, km² [default: 20000; 0 for masks that name the rules they were made by, as those of
-    /// `squall label` do].
+    /// Masks: minimum area of a cyclone, km² [default: 20000; 0 for masks that name their rules, such as those of
+    /// `squall label`].
     #[arg(long, value_name = "KM2", value_parser = area)]
     pub min_cyclone_km2: Option<f64>,
-    /// Masks: smallest river, km² [default: 300000].
+    /// Masks: minimum area of a river, km² [default: 300000].
     #[arg(long, value_name = "KM2", value_parser = area)]
     pub min_river_km2: Option<f64>,
-    /// Tropical cyclones whose wind never reaches this are not listed among the tracks, m/s; 17 is a tropical storm.
-    /// Of masks and boxes those that the first or last time cuts off are listed all the same, and --fields are needed;
-    /// tracks of others have winds of their own. Of this and of --tracking the higher one counts.
+    /// Leave out tropical cyclones from the tracks whose wind never reaches this, m/s; 17 is a tropical storm. Masks
+    /// and boxes need --fields for it, and keep tracks that the first or last time cuts off; imported tracks have their
+    /// own winds. If --tracking sets a minimum too, the higher one applies.
     #[arg(long, value_name = "M_S", value_parser = wind)]
     pub min_wind: Option<f64>,
-    /// How events are joined to tracks: a TOML file with what differs from the defaults, for instance
-    /// `min_duration_hours = 72` under `[tropical_cyclone]` (docs/events.md, "From events to tracks").
+    /// TOML file with tracking parameters that differ from the defaults, such as `min_duration_hours = 72` under
+    /// `[tropical_cyclone]` (docs/events.md, "From events to tracks").
     #[arg(long, value_name = "FILE")]
     pub tracking: Option<PathBuf>,
-    /// Boxes of less confidence are no events; boxes without a confidence count as sure [default: 0.5].
+    /// Boxes: minimum confidence of an event; boxes without a confidence count as certain [default: 0.5].
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
-    /// Boxes and tracks: the calendar of their dates, which most tables do not tell; by default that of the fields,
-    /// without fields standard. Files that tell another one are refused.
+    /// Boxes and tracks: calendar of dates, which most tables do not name [default: that of the fields, else standard].
+    /// Files that name another one are refused.
     #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
-    /// Tracks: columns of StitchNodes text, as its --in_fmt; of TRACK's text the names of its added fields, such as
-    /// mslp,wind10, in their order.
+    /// Tracks: columns of StitchNodes text, as in its --in_fmt; for TRACK text, the names of its added fields in order,
+    /// such as mslp,wind10.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
-    /// Tracks of IBTrACS: the column whose winds all storms take, such as usa_wind (means of one minute), wmo_wind or
-    /// tokyo_wind; by default each storm takes WMO_WIND or USA_WIND, whichever has winds at more of its points.
+    /// IBTrACS tracks: wind column for all storms, such as usa_wind (1-minute means), wmo_wind or tokyo_wind [default:
+    /// for each storm WMO_WIND or USA_WIND, whichever has more values].
     #[arg(long, value_name = "NAME")]
     pub wind_column: Option<String>,
-    /// Also write tracks as gfdl or csv (TempestExtremes), teca, ibtracs, geojson, parquet; several with commas.
+    /// Also write tracks in these formats, comma-separated: gfdl, csv (both TempestExtremes), teca, ibtracs, geojson,
+    /// parquet.
     #[arg(long, value_name = "FORMATS", value_delimiter = ',')]
     pub format: Vec<String>,
-    /// Also write object_id.nc: the track of every cell, as TempestExtremes' StitchBlobs has it.
+    /// Also write object_id.nc: the track number of every cell, like TempestExtremes' StitchBlobs.
     #[arg(long)]
     pub object_id: bool,
-    /// Seconds between states to go on from after a kill.
+    /// Seconds between saved states, from which a killed run continues.
     #[arg(long, value_name = "SECONDS", default_value_t = SAVE_EVERY_SECONDS)]
     pub save_every: f64,
-    /// Go on without files and times that cannot be read; they are named and counted. Where only fields cannot be read
-    /// the columns that need them stay blank.
+    /// Skip files and times that cannot be read; they are listed and counted. Where only fields cannot be read, the
+    /// columns that need them stay blank.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.

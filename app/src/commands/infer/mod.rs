@@ -25,65 +25,64 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use values::{attribute, batch, gigabytes, precision, split, strips};
 
-/// Run models over files or a sample store; the same command continues a run that was stopped.
+/// Run models over files or a sample store; repeat the command to continue an interrupted run.
 ///
-/// Under `mpirun` or `srun` ranks take mask files one after the other. Any number of ranks continues the work of any
-/// other.
+/// Under `mpirun` or `srun`, ranks take mask files in turn. A run may continue on a different number of ranks.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall infer run --model model/best.safetensors --out masks\n  squall supervise -- mpirun -n 64 squall infer run --model model/best.safetensors --out masks"
 )]
 pub struct Infer {
-    /// Fields: a file, a folder, a glob in quotes, a text file that lists paths, or a sample store.
+    /// Fields: a file, a folder, a quoted glob, a text file that lists paths, or a sample store.
     pub input: String,
-    /// A model file: best.safetensors of a run. Several make an ensemble: the mean of their probabilities.
+    /// Model file: best.safetensors of a run. Repeat it for an ensemble, the mean of the models' probabilities.
     #[arg(long, value_name = "M", required = true)]
     pub model: Vec<PathBuf>,
-    /// Folder for the masks; all ranks must see it.
+    /// Output folder for the masks; all ranks must see it.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// What to compute in, instead of the precision of training: f32, bf16, f16, or auto (bf16 where that is faster).
+    /// Precision to compute in: f32, bf16, f16, or auto (bf16 where it is faster) [default: that of training].
     #[arg(long, value_name = "PRECISION", value_parser = precision)]
     pub precision: Option<Precision>,
-    /// Also keep the probabilities of cyclones and of rivers.
+    /// Also write the probabilities of cyclones and rivers.
     #[arg(long)]
     pub probabilities: bool,
-    /// Also keep `ar_binary_tag`, rivers as ARTMIP wants them.
+    /// Also write rivers as `ar_binary_tag`, ARTMIP's format.
     #[arg(long)]
     pub artmip: bool,
-    /// How many times share a mask file: day, month, year, or a number of times.
+    /// Times per mask file: day, month, year, or a number of times.
     #[arg(long, value_name = "PERIOD", default_value = "day")]
     pub file_per: FilePer,
-    /// Samples computed at once: a number, or auto: as many as make small fields fast and fit into memory. Of clips always
-    /// one.
+    /// Samples per batch: a number, or auto (as many as speed up small fields and fit into memory). Networks over time
+    /// take one clip.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = batch)]
     pub batch: usize,
-    /// Average also over the field rolled eastward by this many columns; several separated by commas.
+    /// Also average over the field rolled eastward by this many columns; several are comma-separated.
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub roll: Vec<usize>,
-    /// Average also over the mirrored field: hemispheres exchanged, and the sign of northward winds. Not for cyclones of a
-    /// network that learnt masks of deepcam, which are not the mirrored ones there.
+    /// Also average over the mirrored field: hemispheres swapped, northward winds reversed. Not for cyclones of a
+    /// network trained on deepcam masks, which are not mirrored in a mirrored field.
     #[arg(long)]
     pub mirror: bool,
     /// Only this split of a sample store: train, validation or test.
     #[arg(long, value_name = "SPLIT", value_parser = split)]
     pub split: Option<Split>,
-    /// A global attribute for the mask files, such as institution or references; may stand several times.
+    /// Global attribute for the mask files, such as institution or references; repeatable.
     #[arg(long, value_name = "NAME=TEXT", value_parser = attribute)]
     pub attribute: Vec<(String, String)>,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// Least confidence of the boxes in those files [default: 0.5]; boxes.csv has all boxes.
+    /// Minimum confidence of the boxes in these formats [default: 0.5]; boxes.csv has all boxes.
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
-    /// Go on without files and times that cannot be used; they are named and counted.
+    /// Skip files and times that cannot be used; they are listed and counted.
     #[arg(long)]
     pub skip_bad: bool,
-    /// Strips of latitude in which DeepLabV3+ and DeepCAM compute their last part: more need less memory, masks are the
-    /// same. A number, or auto: as few as fit.
+    /// Latitude strips in which DeepLabV3+ and DeepCAM compute their last layers: a number, or auto (as few as fit).
+    /// More strips need less memory; the masks are the same.
     #[arg(long, value_name = "N", default_value = "auto", value_parser = strips)]
     pub strips: Strips,
-    /// Memory that auto may use, in GB, instead of what is free.
+    /// Memory that auto may use, in GB [default: the free memory].
     #[arg(long, value_name = "GB", value_parser = gigabytes)]
     pub memory: Option<u64>,
     #[command(flatten)]

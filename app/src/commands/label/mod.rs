@@ -32,21 +32,21 @@ use std::path::PathBuf;
 pub use masks::is_unfinished;
 pub use rules::lacks;
 
-/// Find tropical cyclones and atmospheric rivers by published rules (those of the DeepCAM labels unless told
-/// otherwise), and boxes around them, around extratropical cyclones and around tropical depressions.
+/// Find tropical cyclones and atmospheric rivers by published rules (by default DeepCAM's), and boxes around them,
+/// extratropical cyclones and tropical depressions.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall label run --out labels\n  squall label '/data/era5/2005*.nc' --method tempest --out labels\n  squall label run --method deepcam,tempest,bard --out labels\n  squall label '/data/psl/*.nc' --method lows --out lows"
 )]
 pub struct Label {
-    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths.
+    /// Fields: a file, a folder, a quoted glob, or a text file that lists paths.
     pub input: String,
-    /// Folder for the masks, objects.csv and boxes.csv.
+    /// Output folder for masks, objects.csv and boxes.csv.
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
-    /// Rules, several with commas between: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard
-    /// (TECA-BARD), lows (extratropical cyclones by TempestExtremes' rules, as boxes; sea-level pressure is enough). With
-    /// several each writes to its own folder in DIR, and DIR/agreement.csv says how far masks agree.
+    /// Rules, comma-separated: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard (TECA-BARD),
+    /// lows (extratropical cyclones by TempestExtremes' rules, as boxes; needs sea-level pressure only). Several
+    /// methods each write to their own folder in DIR; DIR/agreement.csv shows how far their masks agree.
     #[arg(
         long,
         value_name = "NAME",
@@ -54,17 +54,16 @@ pub struct Label {
         default_value = "deepcam"
     )]
     pub method: Vec<Method>,
-    /// Masks to compare the methods with in agreement.csv, for instance those of `squall infer`.
+    /// Masks to compare the methods with in agreement.csv, such as those of `squall infer`.
     #[arg(long, value_name = "MASKS")]
     pub against: Option<String>,
     #[command(flatten)]
     pub tags: Tags,
-    /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, as TECA's table.
+    /// Members of the bard ensemble: a CSV with hwhm_latitude, min_water_vapor, min_component_area, like TECA's table.
     #[arg(long, value_name = "FILE")]
     pub bard_members: Option<PathBuf>,
-    /// Thresholds of percentile from the climate of another run instead of this one's own, so that both are judged
-    /// alike: the folder of that run's labels by percentile (or its climatology/percentile_thresholds.nc), on the same
-    /// grid. A series of any length will do.
+    /// Use the percentile thresholds of another run on the same grid, so that both are judged alike: the folder of that
+    /// run's percentile labels, or its climatology/percentile_thresholds.nc. The input may then be of any length.
     #[arg(long, value_name = "PATH")]
     pub climatology: Option<PathBuf>,
     /// Strictness of deepcam for cyclones: default, medium, relaxed or super_relaxed.
@@ -73,20 +72,19 @@ pub struct Label {
     /// Strictness of deepcam for rivers: default (24 kg m-2 of damped column water) or relaxed (21).
     #[arg(long, default_value = PRESET, value_name = "PRESET", value_parser = [PRESET, "relaxed"])]
     pub rivers: String,
-    /// All thresholds as a TOML file; overrides both presets. With other methods than deepcam alone: one table per
-    /// method, for instance that of percentile with moisture = "column_water".
+    /// TOML file with all thresholds; overrides both presets. Unless the only method is deepcam, it has one table per
+    /// method, such as `[percentile]` with `moisture = "column_water"`.
     #[arg(long, value_name = "FILE")]
     pub thresholds: Option<PathBuf>,
-    /// Use the published quarter-degree numbers on any grid. A file of thresholds says so by `adapt_to_grid = false`.
+    /// Use the published 0.25-degree thresholds on any grid. In a thresholds file, set `adapt_to_grid = false` instead.
     #[arg(long, conflicts_with = "thresholds")]
     pub no_grid_scaling: bool,
     #[command(flatten)]
     pub formats: BoxFormats,
-    /// Seconds between two states from which a killed run goes on, each at the end of a mask file.
+    /// Seconds between saved states, from which a killed run continues; each is saved at the end of a mask file.
     #[arg(long, value_name = "SECONDS", default_value_t = SAVE_EVERY_SECONDS)]
     pub save_every: f64,
-    /// Go on without files and times that cannot be read or lack a channel; they are named and counted, and have no
-    /// masks.
+    /// Skip files and times that cannot be read or lack a channel; they are listed and counted, and get no masks.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.

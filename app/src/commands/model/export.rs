@@ -20,27 +20,27 @@ use std::path::{Path, PathBuf};
     after_help = "Examples:\n  squall model export model/best.safetensors --out weights.safetensors\n  squall model export model/best.safetensors --out network.onnx"
 )]
 pub struct Export {
-    /// A model file of `squall train`.
+    /// Model file of `squall train`.
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// The file to write.
+    /// Output file.
     #[arg(long)]
     out: PathBuf,
-    /// Default: from the name of --out.
+    /// Format of the file [default: by the name of --out].
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// Safetensors: names and shapes of the weights, pytorch, or squall for those of model files, deepcam for MLPerf
-    /// HPC's network, cgnet for ClimateNet's. Default: pytorch.
+    /// Safetensors: naming and shapes of the weights, pytorch, squall (as in model files), deepcam (MLPerf HPC's
+    /// network) or cgnet (ClimateNet's) [default: pytorch].
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
-    /// ONNX and --sample: latitudes x longitudes. Default: the grid of the training data.
+    /// ONNX and --sample: latitudes x longitudes [default: the grid of the training data].
     #[arg(long, value_parser = grid)]
     grid: Option<(usize, usize)>,
-    /// ONNX: logits only, without the classes of the pixels.
+    /// ONNX: output only logits, not the class of each pixel.
     #[arg(long)]
     logits_only: bool,
-    /// Masks: also write a made-up input and the logits that it gives, to check the copy with; (batch, latitude,
-    /// longitude, channel), while the graph of an ONNX file has the channel second.
+    /// Masks: also write a made-up input and its logits, to check the exported copy. Its axes are (batch, latitude,
+    /// longitude, channel); an ONNX graph has the channel second.
     #[arg(long, value_name = "FILE")]
     sample: Option<PathBuf>,
 }

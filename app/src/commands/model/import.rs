@@ -15,38 +15,38 @@ const FACT: &str = "imported";
 
 /// Make a model file from weights of PyTorch (.pt, .pth) or safetensors.
 ///
-/// Every weight that is missing, unknown or of another shape is an error that names it. What the weights mean
-/// (channels, normalisation, network) comes from a file that `squall model export` wrote, or from another model with
-/// --like.
+/// A weight that is missing, unknown or of the wrong shape is an error that names it. The meaning of the weights
+/// (channels, normalisation, network) comes from the file, if `squall model export` wrote it, or from another model
+/// with --like.
 ///
-/// torchvision's ResNet-50 and -101 are known: with --encoder-only they become initial values of a DeepLabV3+ encoder
-/// of width 1 with batch normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained
-/// (recipe key training.start_from).
+/// With --encoder-only, torchvision's ResNet-50 and -101 initialise a DeepLabV3+ encoder of width 1 with batch
+/// normalisation. Theirs is post-activated and ours is not, so outputs differ until it is trained (recipe key
+/// training.start_from).
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall model import weights.pt --like model/best.safetensors --out imported.safetensors"
 )]
 pub struct Import {
-    /// A PyTorch or safetensors file.
+    /// PyTorch or safetensors file.
     #[arg(value_name = "WEIGHTS")]
     weights: PathBuf,
-    /// The model file to write.
+    /// Output model file.
     #[arg(long)]
     out: PathBuf,
-    /// A model file that gives contract and network, and the weights that stay.
+    /// Model file that provides contract, network and the weights that are not imported.
     #[arg(long, value_name = "MODEL")]
     like: Option<PathBuf>,
-    /// How the weights are named: pytorch (as exported), squall, torchvision-resnet, deepcam (of MLPerf HPC), cgnet (of
-    /// ClimateNet). Default: by their names.
+    /// Naming of the weights: pytorch (as exported), squall, torchvision-resnet, deepcam (MLPerf HPC) or cgnet
+    /// (ClimateNet) [default: recognised by the names].
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
-    /// Take only the encoder; the rest stays as in --like.
+    /// Import only the encoder; keep the rest of --like.
     #[arg(long, requires = "like")]
     encoder_only: bool,
-    /// Weights of the network that may be missing and stay as in --like, such as 'decoder.*'; may be given again.
+    /// Weights that may be missing and are then taken from --like, such as 'decoder.*'; repeatable.
     #[arg(long, value_name = "PATTERN", requires = "like")]
     allow_missing: Vec<String>,
-    /// Print what was done as one JSON document.
+    /// Print a summary as one JSON document.
     #[arg(long)]
     json: bool,
 }

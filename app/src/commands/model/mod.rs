@@ -6,7 +6,7 @@ mod show;
 
 use clap::{Args, Subcommand};
 
-/// Show a model file, or bring weights from and to PyTorch, safetensors and ONNX.
+/// Show a model file, import weights from PyTorch or safetensors, or export them to safetensors or ONNX.
 #[derive(Debug, Args)]
 pub struct Model {
     #[command(subcommand)]

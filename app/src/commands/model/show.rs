@@ -9,17 +9,17 @@ use squall_model::exchange::Weights;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Say what a model file, a safetensors file or a PyTorch file holds.
+/// Show what a model file, a safetensors file or a PyTorch file holds.
 #[derive(Debug, Args)]
 #[command(after_help = "Example: squall model show model/best.safetensors")]
 pub struct Show {
-    /// A model file, or weights of another program.
+    /// Model file, or weights of another program.
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Also every tensor: shape, norm, smallest and largest value.
+    /// Also show every tensor: shape, norm, minimum and maximum.
     #[arg(long)]
     tensors: bool,
-    /// One JSON document instead of text, with every tensor.
+    /// Print JSON instead of text, with every tensor.
     #[arg(long)]
     json: bool,
 }

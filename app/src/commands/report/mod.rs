@@ -44,18 +44,17 @@ fn movie_width(text: &str) -> Result<usize, String> {
     )
 }
 
-/// Write one self-contained HTML page: maps with a time slider, every event's life, statistics, scores, changes.
+/// Write one self-contained HTML page: maps with a time slider, the life of every event, statistics, scores, changes.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall report labels:labels-events masks:events --fields run --out report.html\n  squall report truth=expert masks:events changes --fields run --training model"
 )]
 pub struct Report {
-    /// Folders of masks of one run by different sources (`squall label`, `squall infer`, the truth of
-    /// `squall simulate`), each followed by `:DIR` with the tables of `squall events` if they lie elsewhere, and with
-    /// `heuristic=`, `other=`, `network=` or `truth=` before it where it is not known what they are (`truth=labels` of
-    /// an expert). The first is shown in tables. Also folders of `squall compare` (each becomes a section) and boxes: a folder of
-    /// `squall infer` with a detector, or a file (.csv, .json, .h5), followed by `:DIR` if `squall events` made tables
-    /// of them.
+    /// Mask folders of one run from different sources (`squall label`, `squall infer`, the truth of `squall simulate`);
+    /// the tables show the first. Append `:DIR` if the tables of `squall events` are in another folder. Prepend
+    /// `heuristic=`, `network=`, `truth=` or `other=` if the source is not recorded (`truth=labels` for an expert's).
+    /// Also folders of `squall compare` (one section each) and boxes: a folder of `squall infer` with a detector, or a
+    /// file (.csv, .json, .h5), with `:DIR` appended for their tables of `squall events`.
     #[arg(required = true, value_name = "DIR")]
     pub folders: Vec<String>,
     #[command(flatten)]
@@ -63,33 +62,34 @@ pub struct Report {
     /// Fields at the same times, shown under the masks.
     #[arg(long, value_name = "IN")]
     pub fields: Option<String>,
-    /// The page: a name that ends in .html or .htm.
+    /// Output page, .html or .htm.
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
     /// Heading of the page.
     #[arg(long, default_value = TITLE)]
     pub title: String,
-    /// What was run, in a sentence or two.
+    /// Description of the run, in a sentence or two.
     #[arg(long, default_value = "")]
     pub about: String,
-    /// Also write the maps over time, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
-    /// else a folder of numbered pictures; may be given again.
+    /// Also write the maps as a movie, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
+    /// else a folder of numbered pictures; repeatable.
     #[arg(long, value_name = "FILE", value_parser = movie_place)]
     pub movie: Vec<PathBuf>,
-    /// Width of the pictures of movies, in pixels.
+    /// Width of movies, in pixels.
     #[arg(long, value_name = "PIXELS", value_parser = movie_width, default_value_t = MovieOptions::default().width)]
     pub movie_width: usize,
-    /// Most times kept on the map, and most pictures of a movie; the page says which.
+    /// Maximum number of times on the map, and of movie frames; the page says which times it has.
     #[arg(long, value_parser = times, default_value_t = ReportOptions::default().max_frames)]
     pub frames: usize,
-    /// Runs of `squall train` whose loss and validation are drawn on one chart, each a folder or NAME=FOLDER; may be
-    /// given again.
+    /// Run of `squall train` to plot, loss and validation of all runs in one chart: a folder or NAME=FOLDER;
+    /// repeatable.
     #[arg(long = "training", value_name = "RUN")]
     pub training: Vec<String>,
-    /// Boxes that are less sure are not shown, joined to events or counted; boxes without a confidence are sure.
+    /// Boxes: minimum confidence to be shown, joined to events and counted; boxes without a confidence count as
+    /// certain.
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
-    /// A recipe to show on the page.
+    /// Recipe file to show on the page.
     #[arg(long, value_name = "FILE")]
     pub recipe: Option<PathBuf>,
 }

@@ -24,51 +24,51 @@ use std::path::Path;
 
 /// Score masks, boxes or tracks against labels, truth or best tracks.
 ///
-/// What is compared follows from what the two sides are: masks by pixel, event and track (IoU, POD, FAR); boxes
-/// (boxes.csv, ExtremeWeather's .h5, COCO's .json; on the grid that the file says, else CAM5's of 0.25 degrees) by
-/// average precision, and by event and track at one confidence, all over the same times; tracks (events.csv,
-/// TempestExtremes, TECA, TRACK, IBTrACS, HURDAT2, ATCF and others) by hit rate, false alarms and distance. Where both
-/// sides hold masks and boxes, both are scored. A class that the masks of a side cannot hold, such as cyclones of
+/// The inputs determine the scores. Masks are scored by pixel, event and track (IoU, POD, FAR). Boxes (boxes.csv,
+/// ExtremeWeather .h5, COCO .json; on the grid named in the file, else CAM5's 0.25-degree grid) are scored by average
+/// precision, and by event and track at one confidence, all over the same times. Tracks (events.csv, TempestExtremes,
+/// TECA, TRACK, IBTrACS, HURDAT2, ATCF and others) are scored by hit rate, false alarms and distance. If both sides
+/// hold masks and boxes, both are scored. A class that one side's masks cannot hold, such as cyclones in
 /// `ar_binary_tag`, is left out.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall score --prediction masks --truth labels --events events/events.csv\n  squall score --prediction events --truth labels-events\n  squall score --prediction events --truth ibtracs.csv --min-wind 17"
 )]
 pub struct Score {
-    /// What is judged: masks (a folder may also hold events.csv or objects.csv), boxes.csv, or a file of tracks.
+    /// Prediction: masks (their folder may also hold events.csv or objects.csv), boxes.csv, or tracks.
     #[arg(long, value_name = "PATH")]
     pub prediction: String,
-    /// What judges: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS or HURDAT2.
+    /// Truth: masks such as ARTMIP's, boxes.csv, or tracks such as IBTrACS or HURDAT2.
     #[arg(long, value_name = "PATH")]
     pub truth: String,
     #[command(flatten)]
     pub tags: Tags,
-    /// Another table of predicted events than the one in the folder of the prediction.
+    /// Table of predicted events, instead of the one in the folder of the prediction.
     #[arg(long, value_name = "FILE")]
     pub events: Option<String>,
-    /// Calendar of the dates in tables, which do not tell it; by default that of statistics.nc or masks beside them,
-    /// else standard.
+    /// Calendar of dates in tables, which do not name it [default: that of statistics.nc or masks beside them, else
+    /// standard].
     #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
-    /// Boxes: from here on a box counts as an event (default 0.5); boxes without a confidence are sure.
+    /// Boxes: minimum confidence of an event; boxes without a confidence count as certain [default: 0.5].
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
-    /// Tracks: only storms of the truth whose wind reaches this, m/s (17 for tropical storms); predicted tracks that
-    /// are a weaker one are left out, too.
+    /// Tracks: score only true storms whose wind reaches this, m/s; 17 is a tropical storm. Predicted tracks that match
+    /// a weaker storm are left out, too.
     #[arg(long, value_name = "M_S", value_parser = wind)]
     pub min_wind: Option<f64>,
-    /// Tracks: a predicted track is a storm by its mean distance (Hodges et al. 2017) and not by its nearest points.
+    /// Tracks: match predicted tracks to storms by mean distance (Hodges et al. 2017) instead of nearest points.
     #[arg(long)]
     pub by_mean_distance: bool,
-    /// Tracks: columns of StitchNodes text, as its --in_fmt; of TRACK's text the names of its added fields, such as
-    /// mslp,wind10, in their order.
+    /// Tracks: columns of StitchNodes text, as in its --in_fmt; for TRACK text, the names of its added fields in order,
+    /// such as mslp,wind10.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub columns: Vec<String>,
-    /// Tracks: the column whose winds all storms of a truth of IBTrACS take, such as usa_wind (means of one minute),
-    /// wmo_wind or tokyo_wind; by default each takes WMO_WIND or USA_WIND, whichever has winds at more of its points.
+    /// IBTrACS truth: wind column for all storms, such as usa_wind (1-minute means), wmo_wind or tokyo_wind [default:
+    /// for each storm WMO_WIND or USA_WIND, whichever has more values].
     #[arg(long, value_name = "NAME")]
     pub wind_column: Option<String>,
-    /// One JSON document instead of text; it also lists the true cyclones, found and missed.
+    /// Print JSON instead of text; it also lists the true cyclones, found and missed.
     #[arg(long)]
     pub json: bool,
 }

@@ -33,65 +33,65 @@ const SEED: u64 = 12345;
 
 /// Write fields and labels into a sample store: flat, checksummed, with statistics and a split.
 ///
-/// A store remembers what it was made of. Given again, the same command goes on with one that was begun, and leaves one
-/// that is done as it is; other fields or labels are refused. Its boxes alone can be replaced, with --boxes.
+/// A store records its inputs. Repeating the command continues an unfinished store and leaves a finished one unchanged;
+/// other fields or labels are refused. Only the boxes can be replaced, with --boxes.
 ///
-/// With --local, and under MPI: copy a store to the disk of every node, reading each sample once from the shared file
-/// system. Train with --data DIR afterwards; a copy of a part makes every node learn from the samples that it has.
+/// With --local (also under MPI): copy a store to the disk of every node, reading each sample once from the shared file
+/// system. Then train with --data DIR; if the copies are partial, each node trains on its own samples.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall stage run --labels labels --out store\n  squall stage run --boxes boxes.csv --keep-unlabelled --out store\n  mpirun -n 64 squall stage store --local /tmp/store"
 )]
 pub struct Stage {
-    /// Fields: a file, a folder, a glob in quotes, or a text file that lists paths. With --local: a sample store.
+    /// Fields: a file, a folder, a quoted glob, or a text file that lists paths. With --local: a sample store.
     pub input: String,
-    /// Labels: masks of `squall label`, or of another tool; not needed with --boxes. Samples without a mask teach
-    /// detectors only.
+    /// Labels: masks of `squall label` or another tool; optional with --boxes. Samples without a mask are for detectors
+    /// only.
     #[arg(long, value_name = "DIR")]
     pub labels: Option<String>,
     #[command(flatten)]
     pub tags: Tags,
-    /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json); default: boxes.csv
-    /// among the labels, if it is there. They replace those of a store that is there.
+    /// Boxes for detectors: a table (.csv), an ExtremeWeather file (.h5) or a COCO file (.json) [default: boxes.csv of
+    /// the labels, if there is one]. They replace the boxes of an existing store.
     #[arg(long, value_name = "FILE", conflicts_with = "local")]
     pub boxes: Option<PathBuf>,
-    /// Keep times that have neither masks nor boxes: a detector can learn from their reconstruction.
+    /// Keep times with neither masks nor boxes: detectors can learn to reconstruct them.
     #[arg(long, conflicts_with = "local")]
     pub keep_unlabelled: bool,
-    /// Folder for the store.
+    /// Folder of the store.
     #[arg(long, value_name = "STORE", required_unless_present = "local")]
     pub out: Option<PathBuf>,
-    /// Folder on the disk of each node; {node} in it becomes the node's number.
+    /// Folder on each node's disk; {node} is replaced by the node's number.
     #[arg(
         long,
         value_name = "DIR",
         conflicts_with_all = ["labels", "tag_class", "out", "channels", "train_share", "block_days", "guard_hours", "skip_bad"]
     )]
     pub local: Option<PathBuf>,
-    /// Training samples of each node, drawn at random so that each is somewhere; default: all.
+    /// Training samples per node, drawn at random so that every sample is on some node [default: all].
     #[arg(long, value_name = "N", requires = "local")]
     pub per_node: Option<usize>,
-    /// Channels to keep, separated by commas; default: all that the input has at every time.
+    /// Channels to keep, comma-separated [default: all that the input has at every time].
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     pub channels: Vec<String>,
-    /// Share of the samples for training; half of the rest is for validation, half for the test. A single block of rest
-    /// is for validation.
+    /// Share of the samples for training; the rest is halved into validation and test. If the rest is a single block,
+    /// it is for validation.
     #[arg(long, default_value_t = TRAIN_SHARE)]
     pub train_share: f64,
-    /// Deal whole blocks of this many days to the splits, so that times of one split are seldom close to those of another.
-    /// A storm that lives across the edge of a block may be in two: longer blocks have fewer. 0 deals single times, as
-    /// DeepCAM did.
+    /// Split by blocks of this many days, so that few times of one split are close to those of another. A storm that
+    /// lasts across a block boundary may be in two splits; longer blocks have fewer of these. 0 splits by single times,
+    /// as DeepCAM did.
     #[arg(long, default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
-    /// Leave out training samples less than this many hours before or after one of another split, and validation samples
-    /// as close to one of the test, so that no network is judged by fields that are nearly those it learnt from.
+    /// Leave out training samples less than this many hours from a sample of another split, and validation samples as
+    /// close to a test sample, so that no network is judged on nearly the fields it was trained on.
     #[arg(long, default_value_t = 0.0, value_name = "HOURS", value_parser = hours, allow_negative_numbers = true)]
     pub guard_hours: f64,
-    /// Seed of the split, or of what --per-node draws.
+    /// Random seed of the split, or of the draw of --per-node.
     #[arg(long, default_value_t = SEED)]
     pub seed: u64,
-    /// Go on without files and times that cannot be read or lack a channel; they are named and counted, and are no
-    /// samples. Channels that most times have are kept.
+    /// Skip files and times that cannot be read or lack a channel; they are listed and counted, and give no samples.
+    /// Channels that most times have are kept.
     #[arg(long)]
     pub skip_bad: bool,
     /// Print a summary as one JSON document.

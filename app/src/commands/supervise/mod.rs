@@ -14,29 +14,27 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-/// Run a command, and again from its newest valid state when it fails, until it finishes or stops advancing.
+/// Run a command and, when it fails, restart it from its newest valid state, until it finishes or stops advancing.
 ///
-/// Wrong usage and unusable input (exit codes 2 and 3) are not tried again, nor is what saved and asks to be run again
-/// later (75); nothing is started beside another process that works in the folder (4). Signals go on to the command
-/// (the first SIGTERM or SIGINT to Open MPI's mpirun as SIGUSR1, so that ranks have the time to save); what it then exits
-/// with is what this exits with. Options of cores and memory act on the command only if they stand after `--`, or in the
-/// environment.
+/// A command that exits with 2 (wrong usage), 3 (unusable input) or 75 (saved, to be run again later) is not restarted.
+/// If another process works in the folder, nothing is started (exit code 4). Signals are forwarded to the command (for
+/// Open MPI's mpirun, the first SIGTERM or SIGINT as SIGUSR1, so that ranks have time to save), and its exit code is
+/// passed on. Options for cores and memory affect the command only after `--` or in the environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
 )]
 pub struct Supervise {
-    /// Folder whose state must advance: a run, a search or an output of inference. Default: what --out of the command
-    /// names.
+    /// Folder whose state must advance: of a run, a search or an inference [default: the command's --out].
     #[arg(long, value_name = "DIR")]
     pub watch: Option<PathBuf>,
-    /// Give up after so many failures in a row without progress.
+    /// Give up after this many consecutive failures without progress.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub tries: u32,
-    /// Seconds between a failure and the next start, in which survivors of a killed job can go.
+    /// Seconds between a failure and the restart, for the survivors of a killed job to exit.
     #[arg(long, default_value_t = 2.0, value_parser = seconds)]
     pub pause: f64,
-    /// The command with its options, after `--`.
+    /// Command with its options, after `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<String>,
 }

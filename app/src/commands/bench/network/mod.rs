@@ -30,37 +30,37 @@ const MOST_SAMPLES: u64 = 1 << 24;
 /// Which network, and beside what.
 #[derive(Debug, Clone, Args)]
 pub struct NetworkOptions {
-    /// A recipe, built-in or a file (its network and batch), or the name of a network.
+    /// Network name, or a recipe (file or built-in) for its network and batch.
     #[arg(long, default_value = "small")]
     network: String,
-    /// Latitudes x longitudes of a network's input.
+    /// Input size, latitudes x longitudes.
     #[arg(long, default_value = "192x288", value_parser = grid)]
     size: (usize, usize),
-    /// Samples of a step; as the recipe has it, else 1.
+    /// Samples per batch [default: the recipe's, else 1].
     #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_SAMPLES))]
     batch: Option<usize>,
-    /// How activations are stored and computed. As in training the first convolution and the output layers stay in f32.
+    /// Precision of activations. As in training, the first convolution and the output layers stay in f32.
     #[arg(long, value_parser = dtype(), default_value = "f32")]
     precision: DType,
-    /// No layer stays in f32, as with PyTorch's autocast (`precision.all_layers` of a recipe).
+    /// Keep no layer in f32, like PyTorch's autocast (recipe key `precision.all_layers`).
     #[arg(long)]
     all_layers: bool,
-    /// What the backward pass computes again: none, norms or blocks.
+    /// What the backward pass recomputes: none, norms or blocks.
     #[arg(long, default_value = "none", value_parser = recompute)]
     recompute: Recompute,
-    /// Keep f32 activations as bf16 for the backward pass.
+    /// Save f32 activations as bf16 for the backward pass.
     #[arg(long)]
     saved_bf16: bool,
-    /// On a GPU: launch the passes of a step as CUDA graphs.
+    /// GPU: launch the passes of a step as CUDA graphs.
     #[arg(long)]
     graphs: bool,
-    /// Strips of latitude of inference.
+    /// Latitude strips of inference.
     #[arg(long, default_value = "1")]
     strips: NonZeroUsize,
-    /// A program that runs the same network in alternation (`validation/peers/step.py`); of several the fastest counts.
+    /// Program to run the same network alternately, such as `validation/peers/step.py`; repeatable, the fastest counts.
     #[arg(long, value_name = "COMMAND")]
     peer: Vec<String>,
-    /// Print where the time of one more step (or inference) goes, by operation and shape.
+    /// Also profile one more step (or inference) by operation and shape.
     #[arg(long)]
     profile: bool,
 }

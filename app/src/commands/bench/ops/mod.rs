@@ -29,22 +29,22 @@ const FRESH: Duration = Duration::from_secs(1);
 /// Which network, on which fields.
 #[derive(Debug, Args)]
 pub struct OpsOptions {
-    /// The network whose convolutions are timed.
+    /// Network whose convolutions are timed.
     #[arg(long, default_value = "deeplabv3plus")]
     network: NetworkName,
-    /// Latitudes x longitudes of the network's input.
+    /// Input size, latitudes x longitudes.
     #[arg(long, visible_alias = "grid", default_value = "192x288", value_parser = grid)]
     size: (usize, usize),
-    /// Samples.
+    /// Samples per batch.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     batch: u16,
-    /// The type of fields; kernels are f32, as a training step has them.
+    /// Precision of fields; kernels are f32, as in a training step.
     #[arg(long, value_parser = dtype(), default_value = "f32")]
     precision: DType,
-    /// Only operations whose name has this text, such as `1x1`, `gradient of kernel`, `batch norm`.
+    /// Only operations whose name contains this text, such as `1x1`, `gradient of kernel` or `batch norm`.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// A program that runs the same operations in alternation (`validation/peers/ops.py`).
+    /// Program to run the same operations alternately, such as `validation/peers/ops.py`.
     #[arg(long, value_name = "COMMAND")]
     peer: Option<String>,
 }

@@ -37,7 +37,7 @@ pub struct Submit {
     #[arg(long, value_name = "RUN")]
     out: PathBuf,
     /// Number of nodes.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1)]
     nodes: usize,
     /// Ranks per node [default: the machine's, one per GPU or processor].
     #[arg(long, value_name = "N")]
@@ -49,13 +49,13 @@ pub struct Submit {
     #[arg(long, default_value_t = 300, value_name = "SECONDS")]
     margin: u64,
     /// Name of the job [default: the recipe's].
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Account to charge.
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     account: Option<String>,
     /// Queue or partition; `qos=NAME` is a Slurm quality of service [default: the machine's].
-    #[arg(long)]
+    #[arg(long, value_name = "NAME")]
     queue: Option<String>,
     /// Nodes to avoid, comma-separated; repeatable.
     #[arg(long, value_delimiter = ',', value_name = "HOST,HOST")]
@@ -67,10 +67,10 @@ pub struct Submit {
     #[arg(long, value_name = "N")]
     per_node: Option<usize>,
     /// End a turn after this many consecutive failures without progress.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     tries: u32,
     /// Squall program, by its path on the nodes.
-    #[arg(long, default_value = "squall")]
+    #[arg(long, value_name = "PATH", default_value = "squall")]
     program: String,
     /// Set a recipe key, such as training.batch=2; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]

@@ -22,10 +22,10 @@ pub struct Summary {
     #[arg(long, default_value = "768x1152", value_parser = grid)]
     grid: (usize, usize),
     /// Input channels [default: 16, 4 for cgnet].
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     channels: Option<usize>,
     /// Factor for the width of every layer.
-    #[arg(long, default_value_t = 1.0)]
+    #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     width: f64,
     /// Add batch normalisation to the networks of the SC18 runs, which lack it. Of the others all have it, except for
     /// detector-15pf, which never has.

@@ -51,16 +51,16 @@ pub struct Trends {
     pub months: Option<Months>,
     /// First month of a year: 7 keeps the southern season whole. Years are named after the calendar year of this month:
     /// 2001 is then July 2001 to June 2002.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
+    #[arg(long, value_name = "MONTH", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
     pub year_start: i64,
     /// Confidence level of the intervals; a trend is significant if its adjusted p-value is below 1 minus this.
-    #[arg(long, default_value_t = TrendOptions::default().confidence)]
+    #[arg(long, value_name = "SHARE", default_value_t = TrendOptions::default().confidence)]
     pub confidence: f64,
     /// Calendar of tables without a statistics.nc [default: that of masks beside them, else standard].
-    #[arg(long, value_parser = calendar)]
+    #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
     /// Heading of the page.
-    #[arg(long)]
+    #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// Print all results except the yearly values as one JSON document.
     #[arg(long)]

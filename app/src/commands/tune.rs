@@ -50,10 +50,10 @@ pub struct Tune {
     #[arg(long, required = true, value_name = "KEY=VALUES", value_parser = dimension)]
     vary: Vec<Dimension>,
     /// Number of trials, including the unchanged recipe; fewer if the lists have fewer combinations.
-    #[arg(long, default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(..=MOST_TRIALS))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = RangedU64ValueParser::<usize>::new().range(..=MOST_TRIALS))]
     trials: usize,
     /// Number of halts, including the end; 1 runs all trials to the end.
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3)]
     halts: usize,
     /// At each halt, the best of every N trials continue, to N times as many steps.
     #[arg(long, default_value_t = 3, value_name = "N")]

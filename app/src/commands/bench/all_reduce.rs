@@ -18,22 +18,22 @@ use squall_jobs::comm::{
 #[derive(Debug, Args)]
 pub struct AllReduceOptions {
     /// All-reduce methods, comma-separated.
-    #[arg(long, value_enum, value_delimiter = ',', default_values = ["library", "ring", "halving", "hierarchical"])]
+    #[arg(long, value_name = "NAMES", value_enum, value_delimiter = ',', default_values = ["library", "ring", "halving", "hierarchical"])]
     methods: Vec<Method>,
     /// Types that values are sent as, comma-separated.
-    #[arg(long, value_parser = wire(), value_delimiter = ',', default_values = ["f32", "bf16"])]
+    #[arg(long, value_name = "TYPES", value_parser = wire(), value_delimiter = ',', default_values = ["f32", "bf16"])]
     wires: Vec<Wire>,
     /// Vector lengths in millions, comma-separated; 43.67 are the gradients of DeepLabV3+.
-    #[arg(long, value_parser = millions, value_delimiter = ',', default_values = ["4.3"])]
+    #[arg(long, value_name = "N", value_parser = millions, value_delimiter = ',', default_values = ["4.3"])]
     millions: Vec<f64>,
     /// Bandwidth of a node's link in each direction, Mbit/s, to compare with its bound.
-    #[arg(long, value_parser = rate)]
+    #[arg(long, value_name = "MBIT_S", value_parser = rate)]
     link_mbit: Option<f64>,
     /// Ranks per node that send to other nodes [default: all].
-    #[arg(long)]
+    #[arg(long, value_name = "N")]
     leaders: Option<usize>,
     /// Threads that act as ranks if no launcher started several processes.
-    #[arg(long, default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4")]
     ranks: usize,
 }
 

@@ -34,25 +34,25 @@ const STATISTICS_KEPT: f64 = 0.98;
 #[derive(Debug, Args)]
 pub struct GroupOptions {
     /// Numbers of groups, comma-separated; synchronous training runs first.
-    #[arg(long, value_delimiter = ',', default_values = ["2", "4"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["2", "4"])]
     groups: Vec<usize>,
     /// Threads that act as compute ranks.
-    #[arg(long, default_value = "4")]
+    #[arg(long, value_name = "N", default_value = "4")]
     workers: usize,
     /// Threads that act as parameter servers.
-    #[arg(long, default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1")]
     servers: usize,
     /// Sleep of the last rank, as a multiple of the others'; comma-separated.
-    #[arg(long, value_delimiter = ',', default_values = ["1", "3"])]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values = ["1", "3"])]
     slow: Vec<u32>,
     /// Milliseconds that every rank sleeps in every step, to measure waiting rather than this machine's cores.
-    #[arg(long, default_value = "100")]
+    #[arg(long, value_name = "MS", default_value = "100")]
     sleep_ms: u64,
     /// Samples that each training processes.
-    #[arg(long, default_value = "480")]
+    #[arg(long, value_name = "N", default_value = "480")]
     samples: u64,
     /// Trainings of each kind; their losses are averaged.
-    #[arg(long, default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1")]
     seeds: u64,
     /// Order in which the servers serve groups.
     #[arg(long, value_enum, default_value = "arrival")]

@@ -34,7 +34,7 @@ pub struct Bench {
     #[command(flatten)]
     device: device::Options,
     /// Number of repetitions; the median is reported.
-    #[arg(long, default_value_t = 5, global = true, value_parser = repetitions)]
+    #[arg(long, value_name = "N", default_value_t = 5, global = true, value_parser = repetitions)]
     repeat: usize,
     /// Print rows as JSON.
     #[arg(long, global = true)]

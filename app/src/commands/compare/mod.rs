@@ -65,13 +65,13 @@ pub struct Compare {
     pub months: Option<Months>,
     /// First month of a year: 7 keeps the southern season whole. Years are named after the calendar year of this month:
     /// 2001 is then July 2001 to June 2002.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
+    #[arg(long, value_name = "MONTH", default_value_t = 1, value_parser = clap::value_parser!(i64).range(1..=12))]
     pub year_start: i64,
     /// Confidence level of the intervals; a change is significant if its adjusted p-value is below 1 minus this.
-    #[arg(long, default_value_t = DrawOptions::default().confidence)]
+    #[arg(long, value_name = "SHARE", default_value_t = DrawOptions::default().confidence)]
     pub confidence: f64,
     /// Number of bootstrap draws, and of permutations; 100 to 1000000.
-    #[arg(long, default_value_t = DrawOptions::default().draws)]
+    #[arg(long, value_name = "N", default_value_t = DrawOptions::default().draws)]
     pub resamples: usize,
     /// Method that derives intervals from the draws.
     #[arg(long, value_enum, default_value_t = Ends::Percentile)]
@@ -81,19 +81,19 @@ pub struct Compare {
     pub unit: Drawn,
     /// Consecutive years to draw together, if years depend on those before. If this does not divide the number of
     /// years, blocks are shorter and as equal as possible.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, value_name = "YEARS", default_value_t = 1)]
     pub block_years: usize,
     /// Random seed of all draws.
     #[arg(long, default_value_t = DrawOptions::default().seed)]
     pub seed: u64,
     /// Calendar of tables without a statistics.nc [default: that of masks beside them, else standard].
-    #[arg(long, value_parser = calendar)]
+    #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
     /// Compare even if the grids differ.
     #[arg(long)]
     pub any_grid: bool,
     /// Heading of the page.
-    #[arg(long)]
+    #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
     /// Print all results as one JSON document.
     #[arg(long)]

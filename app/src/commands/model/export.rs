@@ -24,7 +24,7 @@ pub struct Export {
     #[arg(value_name = "MODEL")]
     model: PathBuf,
     /// Output file.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Format of the file [default: by the name of --out].
     #[arg(long, value_enum)]

@@ -31,7 +31,7 @@ pub struct Import {
     #[arg(value_name = "WEIGHTS")]
     weights: PathBuf,
     /// Output model file.
-    #[arg(long)]
+    #[arg(long, value_name = "FILE")]
     out: PathBuf,
     /// Model file that provides contract, network and the weights that are not imported.
     #[arg(long, value_name = "MODEL")]

@@ -66,10 +66,10 @@ pub struct Report {
     #[arg(long, value_name = "FILE", default_value = "report.html")]
     pub out: PathBuf,
     /// Heading of the page.
-    #[arg(long, default_value = TITLE)]
+    #[arg(long, value_name = "TEXT", default_value = TITLE)]
     pub title: String,
     /// Description of the run, in a sentence or two.
-    #[arg(long, default_value = "")]
+    #[arg(long, value_name = "TEXT", default_value = "")]
     pub about: String,
     /// Also write the maps as a movie, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
     /// else a folder of numbered pictures; repeatable.
@@ -79,7 +79,7 @@ pub struct Report {
     #[arg(long, value_name = "PIXELS", value_parser = movie_width, default_value_t = MovieOptions::default().width)]
     pub movie_width: usize,
     /// Maximum number of times on the map, and of movie frames; the page says which times it has.
-    #[arg(long, value_parser = times, default_value_t = ReportOptions::default().max_frames)]
+    #[arg(long, value_name = "N", value_parser = times, default_value_t = ReportOptions::default().max_frames)]
     pub frames: usize,
     /// Run of `squall train` to plot, loss and validation of all runs in one chart: a folder or NAME=FOLDER;
     /// repeatable.

@@ -76,12 +76,12 @@ pub struct Stage {
     pub channels: Vec<String>,
     /// Share of the samples for training; the rest is halved into validation and test. If the rest is a single block,
     /// it is for validation.
-    #[arg(long, default_value_t = TRAIN_SHARE)]
+    #[arg(long, value_name = "SHARE", default_value_t = TRAIN_SHARE)]
     pub train_share: f64,
     /// Split by blocks of this many days, so that few times of one split are close to those of another. A storm that
     /// lasts across a block boundary may be in two splits; longer blocks have fewer of these. 0 splits by single times,
     /// as DeepCAM did.
-    #[arg(long, default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
+    #[arg(long, value_name = "DAYS", default_value_t = BLOCK_DAYS, value_parser = days, allow_negative_numbers = true)]
     pub block_days: f64,
     /// Leave out training samples less than this many hours from a sample of another split, and validation samples as
     /// close to a test sample, so that no network is judged on nearly the fields it was trained on.

@@ -29,10 +29,10 @@ pub struct Supervise {
     #[arg(long, value_name = "DIR")]
     pub watch: Option<PathBuf>,
     /// Give up after this many consecutive failures without progress.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub tries: u32,
     /// Seconds between a failure and the restart, for the survivors of a killed job to exit.
-    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     pub pause: f64,
     /// Command with its options, after `--`.
     #[arg(last = true, required = true, value_name = "COMMAND")]

@@ -37,7 +37,7 @@ pub struct NetworkOptions {
     #[arg(long, default_value = "192x288", value_parser = grid)]
     size: (usize, usize),
     /// Samples per batch [default: the recipe's, else 1].
-    #[arg(long, value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_SAMPLES))]
+    #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=MOST_SAMPLES))]
     batch: Option<usize>,
     /// Precision of activations. As in training, the first convolution and the output layers stay in f32.
     #[arg(long, value_parser = dtype(), default_value = "f32")]
@@ -55,7 +55,7 @@ pub struct NetworkOptions {
     #[arg(long)]
     graphs: bool,
     /// Latitude strips of inference.
-    #[arg(long, default_value = "1")]
+    #[arg(long, value_name = "N", default_value = "1")]
     strips: NonZeroUsize,
     /// Program to run the same network alternately, such as `validation/peers/step.py`; repeatable, the fastest counts.
     #[arg(long, value_name = "COMMAND")]

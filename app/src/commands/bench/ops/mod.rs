@@ -36,7 +36,7 @@ pub struct OpsOptions {
     #[arg(long, visible_alias = "grid", default_value = "192x288", value_parser = grid)]
     size: (usize, usize),
     /// Samples per batch.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
     batch: u16,
     /// Precision of fields; kernels are f32, as in a training step.
     #[arg(long, value_parser = dtype(), default_value = "f32")]

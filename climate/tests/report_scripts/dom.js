@@ -1,5 +1,5 @@
-// As much of a browser as the scripts of a report use: elements with their events, and canvases that note what is drawn.
-// `inflate` and `grey`, which unpack lists of bytes (zlib; PNG to grey levels), come from the test.
+// A minimal browser for the scripts of a report: elements with their events, and canvases that record what is drawn.
+// The test provides `inflate` and `grey`, which decode lists of bytes (zlib; PNG to grey levels).
 const VOID = ['meta', 'input'], FLAGS = ['hidden', 'disabled', 'checked'];
 const decoded = (text) => text.replace(/&(?:amp|lt|gt|quot|#(\d+));/g, (all, code) => (code ? String.fromCharCode(code) : { '&amp;': '&', '&lt;': '<', '&gt;': '>', '&quot;': '"' }[all]));
 const ids = new Map(), timers = [];
@@ -16,7 +16,7 @@ class Element {
     else if (['min', 'max', 'value', 'type'].includes(name)) this[name] = value;
   }
   getAttribute(name) { return this.attributes.get(name) ?? null; }
-  // A list has the value of its first choice, and none that is not among its choices; a slider none beyond its ends.
+  // A select defaults to its first option and rejects values that are not among its options; a slider clamps its value.
   get value() { return this.given || (this.tag === 'select' && this.querySelector('option')?.given) || ''; }
   set value(value) {
     const known = this.tag !== 'select' || this.querySelectorAll('option').some((o) => o.given === String(value));
@@ -49,7 +49,7 @@ class Element {
     return { toggle: (name, on) => { this.className = [...others(name), ...(on ? [name] : [])].join(' '); } };
   }
   addEventListener(kind, act) { (this.listeners[kind] ??= []).push(act); }
-  // An event at this element, then at all around it.
+  // Dispatches an event at this element, then at all its ancestors.
   fire(type, more = {}) {
     const event = { type, target: this, prevented: false, preventDefault() { this.prevented = true; }, ...more };
     for (let at = this; at; at = at.parentElement) {

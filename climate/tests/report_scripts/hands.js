@@ -1,4 +1,4 @@
-// What a reader of the page does and sees. The map is two pixels a degree, and its left edge is the zero meridian.
+// Actions and observations of a reader. The map has two pixels per degree, and its left edge is the zero meridian.
 const by = (id) => document.getElementById(id);
 const text = (id) => by(id).textContent;
 const click = (id) => { if (!by(id).disabled) by(id).fire('click'); };
@@ -12,7 +12,7 @@ const tick = (id, on) => {
   by(id).checked = on;
   by(id).fire('change');
 };
-// The pauses that the scripts wait for are over.
+// Ends the pauses that the scripts wait for.
 const pass = () => timers.splice(0).forEach((act) => act());
 
 // ---- the map --------------------------------------------------------------------------------------------------------
@@ -23,7 +23,7 @@ const tip = (lon, lat) => {
   return by('tip').hidden ? null : text('tip');
 };
 const time = () => [text('stamp'), text('position'), by('time').value];
-// What is on the screen of the lines of a colour: west, north, east and south end of each piece, in pixels.
+// The visible lines of a colour: west, north, east and south end of each piece, in pixels.
 const lines = (colour, dashed) => by('canvas').pen.drawn
   .filter((d) => d.name === 'stroke' && d.colour === colour && dashed === d.dash.length > 0).flatMap((d) => d.pieces)
   .map(([west, north, east, south]) => [Math.max(0, west), north, Math.min(720, east), south])
@@ -33,12 +33,12 @@ const masks = (code) => lines(data('data').classColours[code], false);
 // Boxes of a network are dashed.
 const boxes = (kind) => lines(data('event-data').kinds[kind].colour, true);
 const tracks = (kind) => lines(data('event-data').kinds[kind].colour, false);
-// Red, green, blue and opacity of the cell of five degrees around a place.
+// Red, green, blue and opacity of the five-degree cell around a position.
 const shade = (lon, lat) => {
   const k = 72 * Math.floor((90 - lat) / 5) + Math.floor(lon / 5);
   return [...by('canvas').pen.drawn.find((d) => d.name === 'drawImage').rgba.slice(4 * k, 4 * k + 4)];
 };
-// A colour of a scale, as the page has it.
+// A colour of one of the page's colour scales.
 const shadeOf = (scale, level) => [0, 1, 2].map((k) => parseInt(data('data').colours[scale].substr(6 * level + 2 * k, 2), 16));
 
 // ---- the table ------------------------------------------------------------------------------------------------------
@@ -46,7 +46,7 @@ const rows = () => by('rows').tBodies[0].children;
 const cell = (row, heading) => row.children.find((c) => c.dataset.label.startsWith(heading)).textContent;
 const names = () => rows().map((row) => cell(row, 'Event'));
 const sorter = (heading) => by('rows').tHead.querySelectorAll('button').find((b) => b.textContent.startsWith(heading));
-// The rows of one of the tables that no script makes.
+// The rows of a table that is not created by a script.
 const still = (caption) => page.querySelectorAll('caption').find((c) => c.textContent.startsWith(caption)).parentElement.tBodies[0].children;
 const charts = () => by('life-charts').children;
 const line = (chart) => charts().find((c) => c.textContent.startsWith(chart)).querySelector('.line').getAttribute('d');

@@ -1,4 +1,4 @@
-// What the scripts of the page share. No libraries, no requests: everything comes from JSON elements of the page.
+// Helpers shared by all scripts of the page. No libraries, no requests: all data come from JSON elements of the page.
 'use strict';
 const squall = {
   $: (id) => document.getElementById(id),
@@ -11,7 +11,7 @@ const squall = {
   },
   grouped: (digits) => (digits.length > 4 ? digits.replace(/\B(?=(\d{3})+$)/g, '\u202f') : digits),
   whole: (v) => squall.grouped(String(Math.round(v))),
-  // Some significant digits, thousands apart; no more decimals than `most`, where a column is known to so many.
+  // A number of significant digits with grouped thousands; at most `most` decimals, the precision of the column.
   number(v, digits = 3, most = 6) {
     if (!Number.isFinite(v)) return '–';
     const size = Math.abs(v), power = size ? Math.floor(Math.log10(size)) : digits - 1;
@@ -19,14 +19,14 @@ const squall = {
     const [whole, fraction] = (decimals ? size : Math.round(size / scale) * scale).toFixed(decimals).split('.');
     return (v < 0 ? '−' : '') + squall.grouped(whole) + (fraction ? `.${fraction}` : '');
   },
-  // A length of time in the unit that suits it.
+  // A duration in a suitable unit.
   duration(hours, unit = 'days') {
     if (hours < 48) return `${squall.whole(hours)} h`;
     const days = hours / 24;
     return `${days < 10 ? squall.number(days, 2) : squall.whole(days)} ${unit}`;
   },
   escape: (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`),
-  // Round places for an axis, as the page's other plots have them.
+  // Round axis ticks, as in the page's other plots.
   ticks(low, high, wanted) {
     const span = high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high), 1e-12) ? high - low : Math.max(Math.abs(low), 1);
     const rough = span / wanted, power = 10 ** Math.floor(Math.log10(rough));

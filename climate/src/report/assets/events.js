@@ -1,4 +1,4 @@
-// The table of events: filters, order, pages of rows.
+// The table of events: filters, sort order, pagination.
 squall.store.then((store) => {
   const { $, number, whole } = squall;
   if (!store) {
@@ -46,7 +46,7 @@ squall.store.then((store) => {
         && (strength === null || row.category[k] >= strength) && (from === null || years[k] >= from) && (to === null || years[k] <= to)) listed.push(k);
     }
     const key = columns[order.column].key, side = order.down ? -1 : 1;
-    // What is not known comes last either way.
+    // Unknown values come last in either direction.
     listed.sort((a, b) => {
       const [p, q] = [key[a], key[b]];
       if (Number.isNaN(p) || Number.isNaN(q)) return Number.isNaN(p) - Number.isNaN(q) || a - b;
@@ -110,10 +110,10 @@ squall.store.then((store) => {
   $('sort').onchange = (e) => sort(Number(e.target.value), columns[e.target.value].number || columns[e.target.value].name === 'Strength');
   $('sort-turn').onclick = () => sort(order.column, !order.down);
 
-  // ---- hands ------------------------------------------------------------------------------------------------------
+  // ---- interaction ------------------------------------------------------------------------------------------------
   body.onclick = (e) => {
     const tr = e.target.closest('tr');
-    // Who marks text of a row, to copy it, does not choose the row.
+    // Selecting text of a row, to copy it, does not open the row.
     const marks = !e.target.closest('button') && !getSelection().isCollapsed;
     if (tr && !marks) squall.openLife(Number(tr.dataset.event), listed);
   };

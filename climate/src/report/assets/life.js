@@ -1,4 +1,4 @@
-// The life of one event: its track on a map, and what changed along it.
+// The life of one event: its track on a map, and charts of its properties.
 squall.store.then((store) => {
   const { $, clamp, number, escape } = squall;
   const dialog = $('life');
@@ -14,11 +14,11 @@ squall.store.then((store) => {
   const colourOf = (k, i) => {
     if (row.kind[k] !== 1 || head.finders[row.finder[k]].confidence) return head.kinds[row.kind[k]].colour;
     const { limits, colours } = head.categories;
-    // The last colour is that of winds that are not known.
+    // The last colour is for unknown winds.
     return colours[Number.isNaN(point.a[i]) ? limits.length + 1 : limits.filter((low) => point.a[i] >= low).length];
   };
 
-  // Speed of the centre between a point and the one before, m/s.
+  // Speed of the centre since the previous point, m/s.
   function speed(i, before) {
     const rad = Math.PI / 180, dLat = (point.lat[i] - point.lat[before]) * rad, dLon = (point.lon[i] - point.lon[before]) * rad;
     const a = Math.sin(dLat / 2) ** 2 + Math.cos(point.lat[i] * rad) * Math.cos(point.lat[before] * rad) * Math.sin(dLon / 2) ** 2;
@@ -70,7 +70,7 @@ squall.store.then((store) => {
     let free = Infinity;
     for (const [value, word] of marks) {
       if (value <= low || value >= high) continue;
-      // A word for every line that has room for one.
+      // Label every line that has enough room.
       const room = free - y(value) > 15;
       if (room) free = y(value);
       body += `<line class="mark" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(value)}" y2="${y(value)}"/>${room ? `<text class="e s" x="${WIDTH - RIGHT}" y="${y(value) - 3}">${word}</text>` : ''}`;
@@ -86,7 +86,7 @@ squall.store.then((store) => {
       if (Number.isFinite(v)) path += `${drawing ? 'L' : 'M'}${x(point.t[all[i]]).toFixed(1)} ${y(v).toFixed(1)}`;
       drawing = Number.isFinite(v);
     });
-    // A line through one point alone is not seen.
+    // A line through a single point is invisible, so draw a dot.
     all.forEach((i, index) => {
       const [before, own, after] = [-1, 0, 1].map((by) => Number.isFinite(values[index + by]));
       if (own && !before && !after) body += `<circle cx="${x(point.t[i])}" cy="${y(values[index])}" r="2" style="fill:${colour}"/>`;
@@ -94,7 +94,7 @@ squall.store.then((store) => {
     body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/><line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
     const figure = document.createElement('figure');
     figure.className = 'chart';
-    // Three digits of 1004 hPa would be 1000.
+    // Three digits would turn 1004 hPa into 1000.
     const digits = unit === 'hPa' ? 4 : 3;
     const said = `${title}: from ${number(Math.min(...known), digits)} to ${number(Math.max(...known), digits)} ${unit}`;
     figure.innerHTML = `<figcaption>${title}</figcaption><svg class="plot" role="img" viewBox="0 0 ${WIDTH} ${HEIGHT}" aria-label="${escape(said)}">${body}</svg>`;
@@ -131,7 +131,7 @@ squall.store.then((store) => {
     const [wide, tall] = [half(point.w), half(point.h)];
     let [west, east] = [Math.min(...lons.map((v, i) => v - wide[i])), Math.max(...lons.map((v, i) => v + wide[i]))];
     let [south, north] = [Math.min(...lats.map((v, i) => v - tall[i])), Math.max(...lats.map((v, i) => v + tall[i]))];
-    // Degrees of a pixel: room around the track, and never closer than 40 degrees over the width.
+    // Degrees per pixel: leave room around the track, and show at least 40 degrees over the width.
     const per = Math.max((east - west) * 1.3 / width, (north - south) * 1.35 / height, 40 / width);
     const [x0, y0] = [(west + east) / 2 - per * width / 2, clamp((south + north) / 2 + per * height / 2, Math.min(90, per * height - 90), 90)];
     const X = (lon) => (lon - x0) / per, Y = (lat) => (y0 - lat) / per;
@@ -207,7 +207,7 @@ squall.store.then((store) => {
     const river = row.kind[shown] === 3, sure = head.finders[row.finder[shown]].confidence;
     const names = sure ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
     const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3, sure ? 0 : 1)} ${names[c]}`));
-    // Stored to one and a half percent.
+    // Stored with a precision of 1.5 percent.
     const area = Number.isNaN(point.area[i]) ? null : `${number(point.area[i] / 1e6, 2)} million km²`;
     const moved = now ? `${number(speed(i, all[now - 1]), 2)} m s⁻¹ along the path` : null;
     $('life-now').textContent = [store.moment(point.t[i]), squall.place(point.lat[i], point.lon[i]), ...said, area, moved].filter(Boolean).join(' · ');
@@ -236,7 +236,7 @@ squall.store.then((store) => {
     tell(strongest);
   }
 
-  // Opens the life of an event; `order` is what the buttons for the one before and after go through.
+  // Opens the life of an event; the previous and next buttons step through `order`.
   squall.openLife = (k, order) => {
     list = order || squall.listed?.() || [];
     if (!dialog.open) dialog.showModal();
@@ -255,7 +255,8 @@ squall.store.then((store) => {
     dialog.close();
     squall.showOnMap(shown, point.t[points(shown)[now]]);
   };
-  // A click beside the dialog closes it; its own empty places are the dialog, too, and a drag may end beside it.
+  // A click outside the dialog closes it. Empty areas inside belong to the dialog, and so does a drag that ends
+  // outside.
   const isBeside = (e) => {
     const box = dialog.getBoundingClientRect();
     return e.target === dialog && (e.clientX < box.left || e.clientX > box.right || e.clientY < box.top || e.clientY > box.bottom);
@@ -272,5 +273,5 @@ squall.store.then((store) => {
   };
   new ResizeObserver(() => { if (dialog.open && shown >= 0) drawMap(); }).observe(canvas);
 }, () => {
-  // What is damaged the table of events says.
+  // The table of events reports damaged data.
 });

@@ -1,4 +1,4 @@
-// The interactive map: pictures of some times from the JSON element #data, storms of all times from the store of events.
+// The interactive map: pictures of some times from the JSON element #data, events of all times from the event store.
 (async () => {
   const store = await squall.store?.catch(() => null);
   const { $, mod, clamp } = squall;
@@ -15,7 +15,8 @@
     other: [9, 3, 2, 3], other2: [14, 4], other3: [9, 3, 2, 3, 2, 3], other4: [3, 3.5], other5: [14, 3, 4, 3],
   };
   const DIFFERENCE = [null, [244, 246, 248, 190], [92, 140, 255, 235], [45, 212, 176, 235], [200, 120, 255, 235]];
-  // Times of the slider: those of pictures, and all at which an event has a point. Without events, the pictures' places.
+  // Times of the slider: those with pictures, and all at which an event has a point. Without events, the indices of the
+  // pictures.
   const pictured = store ? store.head.frames : frames.map((_, k) => k);
   const pictureAt = new Map(pictured.map((t, k) => [t, k]));
   const moments = store ? Float64Array.from(new Set([...pictured, ...unique(store.point.t)])).sort() : Float64Array.from(pictured);
@@ -32,7 +33,7 @@
   const state = { index: momentAt(pictured[Math.floor((pictured.length - 1) / 2)]), zoom: 1, ox: 0, oy: 0, playing: false };
   let width = 0, height = 0, chosen = -1, marks = [];
 
-  // The values of an array of numbers once each, without a set of millions.
+  // The distinct values of an array of numbers, without a set of millions.
   function unique(values) {
     const sorted = values.slice().sort();
     return sorted.filter((v, k) => k === 0 || v !== sorted[k - 1]);
@@ -69,7 +70,7 @@
   }
 
   // ---- outlines ---------------------------------------------------------------------------------------------------
-  // Closed outlines of the cells of one class, through the middles of the edges between cell centres, in cell units.
+  // Closed outlines of the cells of one class, through the midpoints between cell centres, in cell units.
   function outline(mask, code) {
     const at = (r, c) => r >= 0 && r < rows && (win.global || (c >= 0 && c < cols)) && mask[r * cols + mod(c, cols)] === code;
     const turn = 2 * cols;
@@ -105,7 +106,7 @@
         at = key(...to);
       }
       points.pop();
-      // Rounded by less than half a cell: curves through the middles of the sides.
+      // Smoothed by less than half a cell: curves through the midpoints of the sides.
       const middle = (k) => {
         const p = points[k % points.length], q = points[(k + 1) % points.length];
         return [(p[0] + q[0]) / 4, (p[1] + q[1]) / 4];
@@ -126,10 +127,10 @@
     return frame.paths.get(name);
   }
 
-  // The value of a level of a picture from low to high; level 0 says that it is missing.
+  // The value of a picture's level between low and high; level 0 is missing.
   const valueOf = (level, low, high) => (level ? low + (high - low) * (level - 1) / 254 : NaN);
 
-  // Isolines of a field given as levels, in cell units; none where one of the four values around is missing.
+  // Isolines of a field given as levels, in cell units; skips cells with a missing corner.
   function isolines(levels, [h, w], low, high, step) {
     const value = new Float32Array(h * w);
     const get = (r, c) => levels[clamp(r, 0, h - 1) * w + (win.global ? mod(c, w) : clamp(c, 0, w - 1))];
@@ -172,7 +173,7 @@
     return path;
   }
 
-  // ---- places -----------------------------------------------------------------------------------------------------
+  // ---- coordinates ------------------------------------------------------------------------------------------------
   const left = () => (win.global ? centre - 180 : win.west);
   let centre = win.centre;
   const spanLat = win.north - win.south;
@@ -183,8 +184,8 @@
     win.north - (y / (height * state.zoom) + state.oy) * spanLat,
   ];
 
-  // From cells of a picture of h rows and w columns to the screen; on a global map every turn that may reach it, because
-  // an outline over the seam of the picture goes on beyond either of its edges.
+  // Transforms from cells of an h x w picture to the screen. On a global map there is one for every turn that may be
+  // visible, because an outline across the picture's seam continues beyond either edge.
   function matrices(h, w) {
     const sx = width * state.zoom / w, sy = height * state.zoom / h;
     const x0 = (mod(win.west - left(), 360) / win.span - state.ox) * width * state.zoom;
@@ -220,7 +221,7 @@
     const table = tables[$('colours').value];
     const rgba = new Uint8ClampedArray(4 * rows * cols);
     for (let k = 0; k < rows * cols; k++) {
-      // What is missing stays dark.
+      // Missing values stay dark.
       if (!frame.field[k]) continue;
       const v = 3 * frame.field[k];
       const [r, g, b] = [table[v], table[v + 1], table[v + 2]];
@@ -274,14 +275,14 @@
   }
 
   // ---- events -----------------------------------------------------------------------------------------------------
-  // Whether the layer of a finder of events is on: sources of masks by their place on the map, boxes by their own.
+  // Whether the layer of a finder is on: sources of masks by their index on the map, boxes by their own checkbox.
   function seen(finder) {
     if (store.head.finders[finder].boxes) return $('layer-boxes-' + finder)?.checked;
     const place = data.sources.findIndex((s) => s.finder === finder);
     return place < 0 || visible(place);
   }
 
-  // A line over the map that goes on over its seam.
+  // A line that continues across the map's seam.
   function trace(points) {
     const path = new Path2D(), turn = width * state.zoom * 360 / win.span;
     let before = null;
@@ -306,7 +307,7 @@
     const across = w[i] / 360 * turn, down = h[i] / spanLat * height * state.zoom;
     const x = X(at.lon - w[i] / 2), y = Y(at.lat + h[i] / 2);
     path.rect(x, y, across, down);
-    // Once more a turn to the left: over the seam, or over the western edge of a map of a region.
+    // Repeat it one turn to the left, for the seam or the western edge of a regional map.
     path.rect(x - turn, y, across, down);
     return path;
   }
@@ -317,7 +318,7 @@
     const { row, point, head } = store;
     const trails = $('layer-tracks')?.checked, back = now - data.trailHours / store.hours(1);
     const finders = head.finders.map((_, f) => f);
-    // Trails of one finder; more would cover each other.
+    // Only draw the trails of one finder; those of others would overlap.
     const trailed = finders.find((f) => !head.finders[f].boxes && seen(f)) ?? finders.find((f) => seen(f));
     for (let k = 0; k < store.n; k++) {
       if (row.start[k] > now || row.end[k] < now || !seen(row.finder[k])) continue;
@@ -343,7 +344,7 @@
     drawChosen(now);
   }
 
-  // The whole track of the event that was chosen last, and a ring where it is.
+  // The whole track of the selected event, and a ring at its position.
   function drawChosen(now) {
     if (chosen < 0) return;
     const { row, point, head } = store;
@@ -356,18 +357,18 @@
     strokeCased(ring, '#ffffff', 2, []);
   }
 
-  // The event nearest to a place on the screen, within reach of a finger or a pointer.
+  // The nearest event within reach of a position on the screen.
   function pick(x, y, reach) {
     const turn = width * state.zoom * 360 / win.span;
     let best = null;
     for (const mark of marks) {
       const far = Math.hypot(mark.x - x, mark.y - y);
       if (far <= reach && (!best || far < best.far)) best = { far, k: mark.k };
-      // Inside of a box counts as near.
+      // Positions inside a box count as near.
       if (mark.i >= 0 && !best) {
         const { w, h } = store.point;
         const across = w[mark.i] / 360 * turn, down = h[mark.i] / spanLat * height * state.zoom;
-        // The part of a box beyond the seam is a turn away from its middle.
+        // The part of a box beyond the seam is one turn away from its centre.
         const inside = [-turn, 0, turn].some((dx) => Math.abs(mark.x + dx - x) < across / 2);
         if (inside && Math.abs(mark.y - y) < down / 2) best = { far: reach, k: mark.k };
       }
@@ -420,7 +421,7 @@
     ctx.stroke();
   }
 
-  // Land alone, where there is no field.
+  // Only land, if there is no field.
   function drawLand() {
     const k = width * state.zoom / win.span / 10, ky = height * state.zoom / spanLat / 10;
     ctx.fillStyle = '#1d2b38';
@@ -497,7 +498,7 @@
     drawEvents(moments[state.index]);
   }
 
-  // ---- words ------------------------------------------------------------------------------------------------------
+  // ---- text -------------------------------------------------------------------------------------------------------
   const counted = (n, word) => (n === null ? `${word}s not looked for` : n === 0 ? `no ${word}s` : n === 1 ? `1 ${word}` : `${n} ${word}s`);
   const timeText = (index) => (pictureAt.has(moments[index]) ? frames[pictureAt.get(moments[index])].t : store.moment(moments[index]));
   function describe() {
@@ -524,7 +525,7 @@
     draw();
     if (state.playing) load(pictureAfter());
   }
-  // The picture after the time that is shown.
+  // The next picture after the displayed time.
   function pictureAfter() {
     const next = pictured.findIndex((t) => t > moments[state.index]);
     return next < 0 ? 0 : next;
@@ -532,14 +533,14 @@
 
   // ---- controls ---------------------------------------------------------------------------------------------------
   const pace = matchMedia('(prefers-reduced-motion: reduce)').matches ? 700 : 140;
-  // Whether the event that was chosen goes on: then every time is played, else every picture.
+  // Whether the selected event is active: if so, every time is played, otherwise only pictures.
   function following() {
     const now = moments[state.index];
     return chosen >= 0 && now >= store.row.start[chosen] && now < store.row.end[chosen];
   }
   let run = 0;
   async function play() {
-    // The run before may still be in its pause.
+    // The previous run may still be in its pause.
     const own = ++run;
     while (state.playing && own === run) {
       const pause = new Promise((done) => setTimeout(done, pace));
@@ -552,7 +553,7 @@
     $('play').textContent = state.playing ? '❚❚' : '▶';
     $('play').setAttribute('aria-pressed', state.playing);
     $('play').setAttribute('aria-label', state.playing ? 'Pause' : 'Play');
-    // Read out step by step, but not several times a second.
+    // Announced to screen readers while stepping, but not several times per second while playing.
     $('position').setAttribute('aria-live', state.playing ? 'off' : 'polite');
     if (state.playing) play();
   }
@@ -626,7 +627,7 @@
   }
   if ($('mode')) {
     $('mode').onchange = setMode;
-    // Browsers that come back to a page put back what was chosen, without a word.
+    // Browsers silently restore the selection when they return to a page.
     setMode();
   }
   if ($('centre')) {
@@ -647,7 +648,7 @@
     if (k >= 0 && squall.openLife) squall.openLife(k);
     else if (still && chosen >= 0) forget();
   };
-  // Leaves the event that was chosen.
+  // Deselects the event.
   function forget() {
     chosen = -1;
     draw();
@@ -686,7 +687,7 @@
     const parts = [squall.place(lat, lon)];
     if (current.field) {
       const level = current.field[k], v = valueOf(level, data.field.low, data.field.high);
-      // Pictures have 254 steps between the ends: as many decimals as tell steps apart, nearly.
+      // Pictures have 254 steps between the ends: use about as many decimals as distinguish the steps.
       const digits = clamp(-Math.floor(Math.log10((data.field.high - data.field.low) / 300)), 0, 12);
       const said = level ? `${level === 255 ? '≥ ' : ''}${v.toFixed(digits)} ${data.field.unit}` : 'no data';
       parts.push(`${data.field.name} ${said}`);
@@ -712,7 +713,7 @@
     draw();
   }
   canvas.style.aspectRatio = `${win.span} / ${spanLat}`;
-  // A window that reaches far from south to north is no taller than the screen, unless that would leave no room for its buttons.
+  // A tall window is no taller than the screen, unless that would leave no room for its buttons.
   canvas.parentElement.style.maxWidth = `max(20rem, 85vh * ${win.span / spanLat})`;
   new ResizeObserver(resize).observe(canvas);
   paintBar();

@@ -1,18 +1,18 @@
-// Buttons that save a figure: plots and still maps as SVG or PNG, maps on a canvas as PNG. What is saved is the figure as it
-// is on the screen, with its caption and the part of the legend that it uses; it is made in the page, and nothing leaves it.
+// Buttons that save a figure: plots and static maps as SVG or PNG, canvas maps as PNG. The saved figure looks as on the
+// screen, with its caption and the relevant part of the legend. It is created in the page; nothing is sent anywhere.
 const saveButtons = (() => {
   const INHERITED = ['fill', 'fill-opacity', 'stroke', 'stroke-width', 'stroke-opacity', 'stroke-dasharray', 'stroke-linecap', 'stroke-linejoin', 'font-size', 'font-weight', 'font-family', 'text-anchor'];
   const OWN = { opacity: '1', 'vector-effect': 'none', 'image-rendering': 'auto' };
   const style = (element) => getComputedStyle(element);
   const isClear = (colour) => colour === 'transparent' || /, 0\)$/.test(colour);
 
-  // The colours that a drawing has.
+  // All colours used in a drawing.
   function coloursOf(svg) {
     const colours = [...svg.querySelectorAll('*')].flatMap((e) => [style(e).fill, style(e).stroke]);
     return new Set(colours);
   }
 
-  // The marks of a list and their words: of a colour, or of a line with dashes.
+  // Marks and labels of a legend; a mark is a colour, or a line with a dash pattern.
   function marksOf(items, used) {
     return items.map((li) => {
       const mark = li.querySelector('i'), of = mark && style(mark);
@@ -26,7 +26,7 @@ const saveButtons = (() => {
     }).filter((mark) => mark && !mark.hidden);
   }
 
-  // The legend before a figure under the same heading, or that of the sources of its section.
+  // The legend before a figure under the same heading, or else that of the section's sources.
   function legendOf(figure) {
     for (let at = figure.parentElement; at && at.tagName !== 'H3'; at = at.previousElementSibling) {
       if (at.classList.contains('legend')) return at;
@@ -34,7 +34,7 @@ const saveButtons = (() => {
     return figure.closest('section')?.querySelector('.legend.sources');
   }
 
-  // A text in lines of so many letters at most, where its words allow it.
+  // Wraps text to lines of at most `most` characters, unless a word is longer.
   function lined(text, most) {
     const lines = [];
     for (const word of text.split(/\s+/)) {
@@ -45,7 +45,7 @@ const saveButtons = (() => {
     return lines;
   }
 
-  // A picture with all that is said around it: `inner` draws w times h units, in which letters are u high.
+  // Adds caption, legend and colour bar to a figure: `inner` has a size of w x h units and letters of height u.
   function compose({ inner, w, h, u, width, caption, marks, bar, front, ground, under, font }) {
     const make = (name, attributes, text = '') => {
       const element = document.createElementNS(inner.namespaceURI, name);
@@ -77,7 +77,7 @@ const saveButtons = (() => {
         const [a, b] = [stops[k], stops[k + 1]].map((c) => c.match(/[\d.]+/g).map(Number));
         return `rgb(${a.map((v, c) => Math.round(v + (at - k) * (b[c] - v)))})`;
       };
-      // Each colour goes on under the next ones, so that there are no seams.
+      // Each colour extends below the following ones, which avoids gaps.
       for (let k = 0; stops.length > 1 && k < 96; k++) parts.push(make('rect', { x: wide * k / 96, y: y - 0.8 * u, width: wide * (1 - k / 96), height: 0.8 * u, fill: between(k / 95) }));
       const labels = [...bar.querySelectorAll('span')];
       labels.forEach((span, k) => say(wide * parseFloat(span.style.left) / 100, y + 1.2 * u, span.textContent, { 'text-anchor': k === 0 ? 'start' : k < labels.length - 1 ? 'middle' : 'end' }));
@@ -94,7 +94,8 @@ const saveButtons = (() => {
     return root;
   }
 
-  // The drawing of a figure, with the looks that the page's style gives it; maps have finer letters than where they are small.
+  // A copy of a figure's drawing with the computed styles of the page; letters on maps are smaller than on small
+  // screens.
   function ofFigure(figure, caption) {
     const svg = figure.querySelector('svg'), inner = svg.cloneNode(true), of = style(svg);
     const { width: w, height: h } = svg.viewBox.baseVal, isMap = svg.classList.contains('map');
@@ -113,7 +114,7 @@ const saveButtons = (() => {
       }
     });
     inner.setAttribute('font-size', u);
-    // Coasts stand once in the page.
+    // Coastlines are stored once per page, so copy them into the drawing.
     const paths = new Set([...svg.querySelectorAll('use')].map((use) => use.getAttribute('href').slice(1)));
     const copies = [...paths].map((id) => {
       const copy = document.getElementById(id).cloneNode(true);
@@ -136,7 +137,7 @@ const saveButtons = (() => {
     });
   }
 
-  // What is on a canvas, as a picture; `caption` is above it, and its keys below.
+  // A canvas as an image, with `caption` above and its legend below.
   function ofCanvas(canvas, caption, keys, bar) {
     const holder = canvas.closest('.viewer, dialog'), svg = document.querySelector('svg');
     const inner = document.createElementNS(svg.namespaceURI, 'image');
@@ -162,7 +163,7 @@ const saveButtons = (() => {
     const image = new Image();
     image.src = 'data:image/svg+xml,' + encodeURIComponent(text);
     await image.decode();
-    // Wide enough for paper, and no coarser than the screen.
+    // At least wide enough for print, and no coarser than the screen.
     const scale = Math.max(window.devicePixelRatio || 1, 2000 / image.width);
     const sheet = Object.assign(document.createElement('canvas'), { width: Math.round(image.width * scale), height: Math.round(image.height * scale) });
     sheet.getContext('2d').drawImage(image, 0, 0, sheet.width, sheet.height);
@@ -175,7 +176,7 @@ const saveButtons = (() => {
     return made;
   }
 
-  // Gives each of these figures its buttons.
+  // Adds the save buttons to these figures.
   function offer(figures) {
     for (const figure of figures) {
       const words = figure.querySelector('figcaption');

@@ -1,7 +1,7 @@
-// The events of the page: bytes to columns, times to dates. See `report/browser/pack.rs` for what the bytes are.
+// Decodes the events of the page: bytes to columns, times to dates. `report/browser/pack.rs` describes the encoding.
 squall.store = (async () => {
   const head = JSON.parse(squall.$('event-data').textContent);
-  // Browsers from 2023 on inflate by themselves.
+  // Browsers from 2023 on have a built-in decompressor.
   if (typeof DecompressionStream === 'undefined') return null;
   const packed = Uint8Array.from(atob(head.bytes), (c) => c.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate'));
@@ -49,7 +49,7 @@ squall.store = (async () => {
   const point = {
     t: p[0], lat: p[1], lon: p[2], a: p[3], b: p[4], area: p[5], w: p[6], h: p[7],
   };
-  // Points are rounded more coarsely than the extremes of their row, beyond which rounding may not bring them.
+  // Points are rounded more coarsely than the extremes of their row; rounding must not exceed these extremes.
   const upTo = (v, most, step) => (v > most && v - most < step ? most : v);
   const downTo = (v, least, step) => (v < least && least - v < step ? least : v);
   for (let k = 0; k < n; k++) {
@@ -88,7 +88,7 @@ squall.store = (async () => {
   const two = (v) => String(Math.floor(v)).padStart(2, '0');
   const day = (units) => {
     const d = date(units);
-    // Four characters with the sign, as the page's other dates have.
+    // Four characters including the sign, like the page's other dates.
     const year = d.year < 0 ? '-' + String(-d.year).padStart(3, '0') : String(d.year).padStart(4, '0');
     return `${d.day} ${squall.MONTHS[d.month - 1]} ${year}`;
   };
@@ -98,7 +98,7 @@ squall.store = (async () => {
   };
   const midnight = (units) => Math.ceil((units * unit + second) / 86400) * 86400 / unit - second / unit;
 
-  // Where an event is at a time: its point before, and the place between two points; null outside its life.
+  // The position of an event at a time: the previous point, interpolated to the next one; null outside of its life.
   function where(k, units) {
     const first = row.first[k], last = first + row.count[k] - 1;
     if (last < first || units < point.t[first] || units > point.t[last]) return null;

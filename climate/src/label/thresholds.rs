@@ -48,7 +48,7 @@ pub struct TcThresholds {
     pub min_storm_days: f64,
     /// Maximum time between two linked points, hours. (TECA has no such limit; its input has no holes.)
     pub max_step_hours: f64,
-    /// Half the side of a cyclone's box minus the wind radius, degrees.
+    /// Margin added to the wind radius to obtain half the side of a cyclone's box, degrees.
     pub box_margin_deg: f64,
     /// Wind speed that defines the wind radius, m s-1: 63 km/h, the lower end of tropical storms.
     pub radius_wind_m_s: f64,

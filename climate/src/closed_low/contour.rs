@@ -105,8 +105,8 @@ impl<'g> Walker<'g> {
         whole
     }
 
-    /// Searches for a closed contour around a cell on which the field has risen by `rise`; all its cells must be within
-    /// `radius_deg`.
+    /// Searches for a closed contour around a cell on which the field has risen by `rise`. All cells inside and on the
+    /// contour must be within `radius_deg`.
     ///
     /// A missing value counts as not risen. A contour that meets an open edge of a regional grid ([`DomainEdge`]) is
     /// not closed.

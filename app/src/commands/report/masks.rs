@@ -40,11 +40,7 @@ impl Masks {
                 ),
             ));
         }
-        let kind = named.unwrap_or(match archive.source() {
-            source if source.contains("synthetic") => SourceKind::Truth,
-            source if source.contains("training steps") => SourceKind::Network,
-            _ => SourceKind::Heuristic,
-        });
+        let kind = named.unwrap_or_else(|| kind_of(&archive));
         Ok(Self {
             kind,
             named: named.is_some(),
@@ -135,6 +131,20 @@ impl Masks {
     }
 }
 
+/// What made masks: a network if they name its model, and the truth only if one of our synthetic runs wrote them, because
+/// others may write of synthetic runs and training steps, too.
+fn kind_of(masks: &MaskArchive) -> SourceKind {
+    let has_model = |(name, _): &(&str, String)| *name == "squall_model_hash";
+    let source = masks.source();
+    if masks.made_by().iter().any(has_model) {
+        SourceKind::Network
+    } else if source.starts_with("squall ") && source.contains(" synthetic ") {
+        SourceKind::Truth
+    } else {
+        SourceKind::Heuristic
+    }
+}
+
 /// Explains why masks could not be opened: if a folder has only event tables, the error says so rather than what its
 /// files lack.
 fn explained(error: DataError, folder: &str) -> anyhow::Error {
@@ -147,5 +157,54 @@ fn explained(error: DataError, folder: &str) -> anyhow::Error {
         )
     } else {
         error.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use squall_data::mask_file::{MaskFileOptions, MaskWriter};
+    use squall_data::{ClassMask, LatLonGrid};
+
+    #[test]
+    fn words_of_others_make_no_truth_and_no_network() {
+        let folder = tempfile::tempdir().unwrap();
+        let grid = LatLonGrid::global(4, 8).unwrap();
+        let time = Time::parse("2000-01-01", Calendar::NoLeap).unwrap();
+        let mask = ClassMask {
+            time,
+            codes: ndarray::Array2::zeros(grid.shape()),
+        };
+        for (number, (source, model, expected)) in [
+            ("squall 0.1.0 synthetic present", None, SourceKind::Truth),
+            (
+                "TECA BARD on a synthetic control run",
+                None,
+                SourceKind::Heuristic,
+            ),
+            ("a table of 20 training steps", None, SourceKind::Heuristic),
+            (
+                "Squall 0.1.0, deepcam, 400 training steps",
+                Some("3f2a"),
+                SourceKind::Network,
+            ),
+            ("squall 0.1.0 label", None, SourceKind::Heuristic),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let path = folder.path().join(format!("{number}.nc"));
+            let named = |hash: &str| ("squall_model_hash".to_string(), hash.to_string());
+            let options = MaskFileOptions {
+                source: source.into(),
+                attributes: model.map(named).into_iter().collect(),
+                ..MaskFileOptions::default()
+            };
+            let mut writer = MaskWriter::create(&path, &grid, time, &options).unwrap();
+            writer.write(&mask, None).unwrap();
+            writer.finish().unwrap();
+            let masks = MaskArchive::open_file(&path).unwrap();
+            assert_eq!(kind_of(&masks), expected, "{source}");
+        }
     }
 }

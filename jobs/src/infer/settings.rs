@@ -4,7 +4,7 @@ use super::differences::in_words;
 use super::log::{self, FinishedFile};
 use super::output::remove;
 use super::plan::dtype_name;
-use super::{BadInput, Ensemble, FilePer, InferOptions, Inference, Model};
+use super::{BadInput, Ensemble, FilePer, Inference, Model};
 use crate::error::{JobError, Result};
 use crate::metrics::{to_json, to_pretty_json};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! CSV with a header line; `#` begins a comment.
 
-use super::{Opened, Rows};
+use super::{Opened, RowSource};
 use crate::error::{ClimateError, Result};
 use squall_data::DataError;
 use std::fs::File;
@@ -41,7 +41,7 @@ struct Lines {
     csv: csv::Reader<File>,
 }
 
-impl Rows for Lines {
+impl RowSource for Lines {
     fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool> {
         self.csv
             .read_record(cells)

@@ -4,7 +4,7 @@
 //! size of the file. The calendar may be a member `calendar` of the collection, before the features.
 
 use super::{
-    BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, Rows, TRACK_COLUMNS, calendar_of, with_position,
+    BYTE_ORDER_MARK, EVENT_COLUMNS, Opened, RowSource, TRACK_COLUMNS, calendar_of, with_position,
 };
 use crate::error::{ClimateError, Result};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -97,7 +97,7 @@ struct Features {
     row: u64,
 }
 
-impl Rows for Features {
+impl RowSource for Features {
     fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool> {
         let refused = |reason: String| ClimateError::Table {
             path: self.path.clone(),

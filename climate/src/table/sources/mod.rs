@@ -16,7 +16,7 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The format of a table, detected from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Layout {
+pub(crate) enum TableFormat {
     /// Text with a header line.
     Delimited,
     /// Apache Parquet.
@@ -36,26 +36,26 @@ pub(super) struct Opened {
     /// The calendar, if the file states it.
     pub calendar: Option<Calendar>,
     /// The rows.
-    pub rows: Box<dyn Rows>,
+    pub rows: Box<dyn RowSource>,
 }
 
 /// An iterator over rows.
-pub(super) trait Rows {
+pub(super) trait RowSource {
     /// Reads the next row, with its position in the file; returns whether there was one.
     fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool>;
 }
 
 /// Opens a table of any format.
 pub(super) fn open(path: &Path) -> Result<Opened> {
-    match layout_of(path)? {
-        Layout::Delimited => delimited::open(path),
-        Layout::Parquet => parquet::open(path),
-        Layout::Geojson => geojson::open(path),
+    match detect_format(path)? {
+        TableFormat::Delimited => delimited::open(path),
+        TableFormat::Parquet => parquet::open(path),
+        TableFormat::Geojson => geojson::open(path),
     }
 }
 
 /// Detects the format of a file.
-pub(crate) fn layout_of(path: &Path) -> Result<Layout> {
+pub(crate) fn detect_format(path: &Path) -> Result<TableFormat> {
     let mut head = Vec::new();
     File::open(path)
         .map_err(DataError::io("open", path))?
@@ -64,11 +64,11 @@ pub(crate) fn layout_of(path: &Path) -> Result<Layout> {
         .map_err(DataError::io("read", path))?;
     let start = head.strip_prefix(BYTE_ORDER_MARK).unwrap_or(&head);
     Ok(if start.starts_with(b"PAR1") {
-        Layout::Parquet
+        TableFormat::Parquet
     } else if start.trim_ascii_start().starts_with(b"{") {
-        Layout::Geojson
+        TableFormat::Geojson
     } else {
-        Layout::Delimited
+        TableFormat::Delimited
     })
 }
 

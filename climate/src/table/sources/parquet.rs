@@ -3,7 +3,7 @@
 //! Snappy and gzip compression are supported. Times may be texts or timestamps. Timestamps are in a Gregorian calendar:
 //! the one stated in the file.
 
-use super::{Opened, Rows, calendar_of, is_known, with_position};
+use super::{Opened, RowSource, calendar_of, is_known, with_position};
 use crate::error::{ClimateError, Result};
 use ::parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
@@ -70,7 +70,7 @@ struct Columns {
     row: u64,
 }
 
-impl Rows for Columns {
+impl RowSource for Columns {
     fn next_into(&mut self, cells: &mut csv::StringRecord) -> Result<bool> {
         let next = guarded(|| self.rows.next().transpose());
         let row = next.map_err(|reason| ClimateError::Table {

@@ -1,8 +1,8 @@
 //! Tracks as lines and events as points, for geographic information systems.
 //!
-//! Properties are the columns of the tables, and the calendar of their dates is a member of the collection. Numbers are
-//! numbers, but for those of columns that also have words. A line that crosses the antimeridian is cut there (RFC 7946,
-//! section 3.1.9); a track of one point is a point.
+//! Properties are the columns of the tables; the calendar of their dates is a member of the collection. Numeric cells
+//! are numbers, except in text columns. A line that crosses the antimeridian is cut there (RFC 7946, section 3.1.9); a
+//! track of one point is a point.
 
 use super::{TEXTS, TextFile, TrackSink};
 use crate::error::Result;
@@ -25,7 +25,7 @@ impl TrackSink for Collection {
     }
 }
 
-/// Writes `events.geojson`: all rows of `events.csv`, also those without a track.
+/// Writes `events.geojson`: all rows of `events.csv`, including those without a track.
 pub(super) fn write_events(folder: &Path, calendar: Calendar) -> Result<PathBuf> {
     let path = folder.join("events.geojson");
     let mut file = Collection::new(&path, calendar)?;
@@ -38,7 +38,7 @@ pub(super) fn write_events(folder: &Path, calendar: Calendar) -> Result<PathBuf>
     Ok(path)
 }
 
-/// Rows of a table as features, one after the other.
+/// Converts the rows of a table to features.
 pub(super) struct Collection {
     file: TextFile,
     features: usize,
@@ -71,7 +71,7 @@ impl Collection {
     }
 }
 
-/// The cell of a column as JSON: nothing, a number or a text.
+/// The cell of a column as JSON: null, a number or a string.
 fn value(column: &str, text: String) -> Value {
     if text.is_empty() {
         return Value::Null;
@@ -88,7 +88,7 @@ fn value(column: &str, text: String) -> Value {
     }
 }
 
-/// Point, line or line in parts of places given as longitude and latitude.
+/// A point, line or multi-part line through points (longitude, latitude).
 fn geometry(points: &[[f64; 2]]) -> Value {
     let rounded = |[lon, lat]: [f64; 2]| {
         let cut = |v: f64| (v * 1e4).round() / 1e4;
@@ -105,7 +105,7 @@ fn geometry(points: &[[f64; 2]]) -> Value {
         if let Some([before, lat_before]) = last
             && (here[0] - before).abs() > 180.0
         {
-            // Eastward past 180 if it jumps to the west, and the other way round.
+            // A jump to the west is an eastward crossing of 180, and vice versa.
             let edge = if here[0] < before { 180.0 } else { -180.0 };
             let (to_edge, beyond) = (edge - before, here[0] + edge);
             let share = to_edge / (to_edge + beyond);
@@ -117,7 +117,7 @@ fn geometry(points: &[[f64; 2]]) -> Value {
         add(&mut parts, rounded(here));
         last = Some(here);
     }
-    // A part that stays at one place, on the edge itself, is no line; a track that stays where it is has no other.
+    // A part that stays at a single point on the antimeridian is not a line, unless the track has no other part.
     let moves = |part: &Vec<[f64; 2]>| part.iter().any(|place| *place != part[0]);
     if parts.iter().any(moves) {
         parts.retain(moves);
@@ -141,14 +141,14 @@ mod tests {
     #[test]
     fn lines_are_cut_at_the_antimeridian() {
         let line = geometry(&[[178.0, 10.0], [182.0, 14.0], [179.0, 20.0]]);
-        // Half way over the first edge, at two of three degrees over the second.
+        // Halfway along the first segment; after two of three degrees of the second.
         let expected = json!({"type": "MultiLineString", "coordinates": [
             [[178.0, 10.0], [180.0, 12.0]],
             [[-180.0, 12.0], [-178.0, 14.0], [-180.0, 18.0]],
             [[180.0, 18.0], [179.0, 20.0]],
         ]});
         assert_eq!(line, expected);
-        // To the antimeridian, from there, and along it: what would lie on it alone is left out.
+        // Towards the antimeridian, away from it, and along it: parts that lie only on it are dropped.
         for (points, line) in [
             (
                 [[178.0, 10.0], [180.0, 12.0]],

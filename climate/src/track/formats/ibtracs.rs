@@ -1,9 +1,9 @@
-//! Tracks as netCDF with the dimensions, names and units of IBTrACS.
+//! Tracks as netCDF with IBTrACS' dimensions, names and units.
 //!
-//! `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 of the calendar of the data), `iso_time`, `basin`,
-//! `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5; of tropical cyclones alone) by
-//! `storm` and `date_time`; `sid`, `name`, `season` and `numobs` by `storm`. The wind is that of the model's lowest level
-//! and time step, not a one-minute mean at 10 m. Texts are netCDF strings where IBTrACS has arrays of characters.
+//! By `storm` and `date_time`: `lat`, `lon` (in [-180, 180)), `time` (days since 1858-11-17 in the calendar of the
+//! data), `iso_time`, `basin`, `usa_wind` (knots), `usa_pres` (mb) and `usa_sshs` (-1 depression, 0 storm, 1 to 5;
+//! tropical cyclones only). By `storm`: `sid`, `name`, `season` and `numobs`. The wind is that of the model's lowest
+//! level and time step, not a one-minute mean at 10 m. Texts are netCDF strings, whereas IBTrACS has character arrays.
 //!
 //! # Source
 //! Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
@@ -20,11 +20,11 @@ use squall_data::netcdf_file::{NetcdfFile, variable_mut};
 use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
-/// What stands where nothing is known, as in IBTrACS.
+/// Fill value, as in IBTrACS.
 const MISSING: f32 = -9999.0;
-/// The name of a storm without one, as in IBTrACS.
+/// The name of an unnamed storm, as in IBTrACS.
 const UNNAMED: &str = "UNNAMED";
-/// What stands where no category is known.
+/// Value for an unknown category.
 const NO_CATEGORY: i16 = -15;
 
 pub(super) struct Storms {
@@ -48,7 +48,7 @@ fn origin(calendar: Calendar) -> Result<Time> {
     Ok(Time::new(calendar, 1858, 11, 17, 0, 0, 0)?)
 }
 
-/// Name, long name, unit of the numbers at each point.
+/// Name, long name and unit of the numbers at each point.
 const POINTS: [(&str, &str, &str); 4] = [
     ("lat", "latitude", "degrees_north"),
     ("lon", "longitude", "degrees_east"),
@@ -61,7 +61,7 @@ fn begin(file: &mut FileMut, setting: Setting<'_>, most_points: usize) -> netcdf
     file.add_attribute("title", "Tracks in the layout of IBTrACS")?;
     file.add_attribute("source", setting.source)?;
     file.add_unlimited_dimension("storm")?;
-    // A dimension of length 0 would be unlimited.
+    // netCDF treats length 0 as unlimited.
     file.add_dimension("date_time", most_points.max(1))?;
     file.add_string_variable("sid", &["storm"])?.put_attribute(
         "long_name",
@@ -119,7 +119,8 @@ impl TrackSink for Storms {
     }
 }
 
-/// The year of a storm's season: in the southern hemisphere it begins in July and is named by the year in which it ends.
+/// The year of a storm's season. In the southern hemisphere the season begins in July and is named after the year in
+/// which it ends.
 fn season(start: Time, genesis_lat_deg: f64) -> i32 {
     let (year, month, _) = start.date();
     year as i32 + i32::from(is_southern(genesis_lat_deg) && month >= 7)
@@ -178,7 +179,7 @@ fn put(
     Ok(())
 }
 
-/// The category of a tropical cyclone whose wind is known; others have none, as in `tracks.csv`.
+/// The category of a tropical cyclone with known wind; others have none, as in `tracks.csv`.
 fn category(point: &Event) -> Option<i16> {
     let wind_m_s = (point.max_wind_m_s).filter(|_| point.class == Class::TropicalCyclone)?;
     let category = Category::saffir_simpson(wind_m_s)?;
@@ -240,10 +241,10 @@ mod tests {
             let start = Time::new(Calendar::Standard, 1980, month, 3, 0, 0, 0).unwrap();
             season(start, lat_deg)
         };
-        // 1980308S05102 is of the season 1981.
+        // 1980308S05102 belongs to season 1981.
         assert_eq!((of(11, -5.0), of(6, -5.0), of(7, -5.0)), (1981, 1980, 1981));
         assert_eq!((of(11, 5.0), of(1, 5.0)), (1980, 1980));
-        // On the equator but for rounding.
+        // On the equator, except for rounding.
         assert_eq!(of(11, -1e-17), 1980);
     }
 }

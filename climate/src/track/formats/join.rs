@@ -1,4 +1,4 @@
-//! Tracks with their points.
+//! Joins tracks with their points.
 
 use crate::error::{ClimateError, Result};
 use crate::events::Event;
@@ -9,13 +9,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// Events held in memory while they are sorted by track.
+/// Number of events kept in memory while sorting by track.
 const MOST_HELD: usize = 32_768;
 
-/// Where the others lie meanwhile.
+/// The folder for the remaining events while sorting.
 const SORTING: &str = ".events.sorting";
 
-/// Removes what a run that was killed while it sorted events left in its folder.
+/// Removes the sorting folder left by a killed run.
 ///
 /// # Errors
 /// [`ClimateError::Data`] if it cannot be removed.
@@ -29,10 +29,10 @@ pub(super) fn clear(folder: &Path) -> Result<()> {
     }
 }
 
-/// Calls `each` for every row of `tracks.csv` (ascending by identity) with its rows of `events.csv`, by time.
+/// Calls `each` for every row of `tracks.csv`, ascending by identity, with its rows of `events.csv`, ascending by time.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if a track has not as many events as it says; what reading, and `each`, may give.
+/// [`ClimateError::Mismatch`] if a track has another number of events than stated; errors of reading and of `each`.
 pub(super) fn for_each_track(
     folder: &Path,
     calendar: Calendar,
@@ -44,7 +44,7 @@ pub(super) fn for_each_track(
         let event = event?;
         if let Some(id) = event.track_id {
             let zero = *zero.get_or_insert(event.time);
-            // JSON has no NaN, and no format wants a shape.
+            // JSON has no NaN, and no format uses shapes.
             let event = Event {
                 length_km: 0.0,
                 width_km: 0.0,

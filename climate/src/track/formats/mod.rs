@@ -1,7 +1,7 @@
 //! Tracks in the formats of other tools.
 //!
-//! Written from the finished `events.csv` and `tracks.csv` of a run, track by track, so that a century needs no more
-//! memory than its longest track. Formats without a column for the class have one file for each class.
+//! Written from the finished `events.csv` and `tracks.csv` of a run, track by track, so that memory is bounded by the
+//! longest track. Formats without a class column have one file per class.
 //!
 //! | format | files | for |
 //! |---|---|---|
@@ -31,22 +31,22 @@ use crate::track::Track;
 use squall_data::atomic::TextFile;
 use squall_data::{Calendar, Class, LatLonGrid, Time};
 use std::path::{Path, PathBuf};
-use stitch_nodes::{Layout, Nodes};
+use stitch_nodes::{NodeFormat, Nodes};
 
-/// A format that tracks can be written in.
+/// An output format for tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
-    /// StitchNodes' text: a line `start` for each track, then its points.
+    /// StitchNodes' text: a line `start` per track, followed by its points.
     Gfdl,
     /// StitchNodes' csv.
     StitchNodesCsv,
-    /// TECA's track table as csv.
+    /// TECA's track table as CSV.
     Teca,
     /// NetCDF with the dimensions and names of IBTrACS.
     Ibtracs,
     /// Lines and points.
     GeoJson,
-    /// Both tables, by column.
+    /// Both tables in columnar form.
     Parquet,
 }
 
@@ -61,7 +61,7 @@ impl Format {
         Self::Parquet,
     ];
 
-    /// The word on the command line.
+    /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gfdl => "gfdl",
@@ -73,23 +73,23 @@ impl Format {
         }
     }
 
-    /// Refuses times that the format cannot express.
+    /// Rejects times that the format cannot represent.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] naming the first.
+    /// [`ClimateError::Invalid`] naming the first such time.
     pub fn check(self, times: &[Time]) -> Result<()> {
         match self {
             Self::StitchNodesCsv => times
                 .iter()
-                .try_for_each(|time| stitch_nodes::date(*time, Layout::Csv).map(|_| ())),
+                .try_for_each(|time| stitch_nodes::date(*time, NodeFormat::Csv).map(|_| ())),
             Self::Gfdl | Self::Teca | Self::Ibtracs | Self::GeoJson | Self::Parquet => Ok(()),
         }
     }
 
-    /// The format of a word.
+    /// Parses the name of a format.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] with the words that there are.
+    /// [`ClimateError::Invalid`] with the valid names.
     ///
     /// # Example
     /// ```
@@ -117,7 +117,7 @@ impl Format {
     }
 }
 
-/// The columns of both tables that are texts, also where all that a run has in them could be numbers.
+/// The text columns of both tables, even if all of their values in a run could be numbers.
 const TEXTS: [&str; 9] = [
     "class",
     "origin",
@@ -130,7 +130,7 @@ const TEXTS: [&str; 9] = [
     "name",
 ];
 
-/// What the tables do not say of a run.
+/// Facts about a run that its tables lack.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
     /// The grid of the masks.
@@ -139,27 +139,27 @@ pub struct Setting<'a> {
     pub times: &'a [Time],
     /// The calendar of the times.
     pub calendar: Calendar,
-    /// What made the masks (CF `source`).
+    /// The origin of the masks (CF `source`).
     pub source: &'a str,
 }
 
-/// What takes tracks, one after the other, ascending by identity.
+/// A writer that receives tracks in ascending order of identity.
 trait TrackSink {
-    /// A track and its points in order of time.
+    /// Adds a track and its points, in order of time.
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()>;
-    /// Ends the file and gives it its name.
+    /// Completes the file and gives it its final name.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Writes the tracks of a run's folder, which holds `events.csv` and `tracks.csv`, in some formats into the same
-/// folder; gives the files.
+/// Writes the tracks of a run's folder, which contains `events.csv` and `tracks.csv`, in several formats to the same
+/// folder. Returns the paths of the files.
 ///
 /// # Errors
 /// [`ClimateError::Data`], [`ClimateError::Table`] or [`ClimateError::TableCell`] if the tables cannot be read or a
-/// file not be written; [`ClimateError::Mismatch`] if a track has not as many events as it says;
-/// [`ClimateError::Invalid`] if a format cannot express a track.
+/// file cannot be written; [`ClimateError::Mismatch`] if a track has another number of events than stated;
+/// [`ClimateError::Invalid`] if a format cannot represent a track.
 pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Result<Vec<PathBuf>> {
-    // Also of a run that was to write formats and then was not.
+    // Also for a run that was killed while writing formats and is now repeated without them.
     join::clear(folder)?;
     let mut files = Vec::new();
     let mut sinks: Vec<(Option<Class>, Box<dyn TrackSink + '_>)> = Vec::new();
@@ -176,11 +176,11 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
             let (only, sink): (Option<Class>, Box<dyn TrackSink>) = match format {
                 Format::Gfdl => (
                     Some(class),
-                    Box::new(Nodes::new(&path, Layout::Gfdl, *setting)?),
+                    Box::new(Nodes::new(&path, NodeFormat::Gfdl, *setting)?),
                 ),
                 Format::StitchNodesCsv => (
                     Some(class),
-                    Box::new(Nodes::new(&path, Layout::Csv, *setting)?),
+                    Box::new(Nodes::new(&path, NodeFormat::Csv, *setting)?),
                 ),
                 Format::Teca => (Some(class), Box::new(teca::Table::new(&path, *setting)?)),
                 Format::Ibtracs => (
@@ -221,7 +221,7 @@ pub fn export(folder: &Path, formats: &[Format], setting: &Setting<'_>) -> Resul
     Ok(files)
 }
 
-/// Most points of a track, for each class of [`Class::TRACKED`].
+/// The maximum number of points of a track, for each class of [`Class::TRACKED`].
 fn longest(tracks: &Path, calendar: Calendar) -> Result<[usize; 4]> {
     let mut most = [0; 4];
     for track in TrackReader::open(tracks, calendar)? {

@@ -1,4 +1,4 @@
-//! Masks with the track of every cell, as TempestExtremes' StitchBlobs writes them.
+//! Masks with the track of every cell, like those of TempestExtremes' StitchBlobs.
 
 use crate::error::{ClimateError, Result};
 use crate::events::{EventFields, ExtractOptions, extract};
@@ -11,13 +11,13 @@ use squall_data::mask_file::MaskArchive;
 use squall_data::netcdf_file::{NetcdfFile, put_axis, variable_mut};
 use std::path::{Path, PathBuf};
 
-/// Writes `object_id.nc` into a run's folder: `object_id(time, lat, lon)`, the `track_id` of `events.csv` in the cells
-/// of each event, 0 elsewhere and where an event is on no listed track.
+/// Writes `object_id.nc` to a run's folder: `object_id(time, lat, lon)` is the `track_id` of `events.csv` in the cells
+/// of each event, and 0 elsewhere and for events without a listed track.
 ///
-/// The masks are read again, one by one; `masks` and `options` must be those of the run.
+/// The masks are read again, one at a time; `masks` and `options` must be those of the run.
 ///
 /// # Errors
-/// [`ClimateError::Mismatch`] if `events.csv` does not have the events of the masks; what reading and writing may give.
+/// [`ClimateError::Mismatch`] if `events.csv` does not match the events of the masks; errors of reading and writing.
 pub fn write_object_ids(
     folder: &Path,
     masks: &MaskArchive,
@@ -32,7 +32,7 @@ pub fn write_object_ids(
     for (index, &time) in masks.times().iter().enumerate() {
         let mask = masks.read(index)?;
         let mut plane = Array2::<i32>::zeros(masks.grid().shape());
-        // Without fields events come in the same order as with them.
+        // Without fields, events have the same order as with fields.
         for detected in extract(&mask, masks.grid(), &EventFields::default(), options)? {
             let row = rows.next().transpose()?;
             let row = row.filter(|r| r.time == time && r.class == detected.event.class);

@@ -1,11 +1,11 @@
-//! Both tables by column, as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers,
-//! what is blank as null.
+//! Both tables as Parquet: the same columns, numbers as doubles, identities and counts as 64-bit integers, blanks as
+//! nulls.
 //!
-//! Times are timestamps where the calendar is a Gregorian one: microseconds since 1970, of no time zone. In other
-//! calendars they are texts, because a timestamp cannot hold 30 February and has 29 February where noleap has none. The
-//! metadata of the file have the calendar and say which of the two it is.
+//! In Gregorian calendars, times are timestamps: microseconds since 1970, without time zone. In other calendars they
+//! are texts, because timestamps cannot represent 30 February and would allow 29 February in noleap. The metadata of
+//! the file contain the calendar and the kind of times.
 //!
-//! Written by the crate `parquet` without Arrow and without compressors: repeated texts shrink by dictionary.
+//! Written by the crate `parquet` without Arrow and without compression; dictionary encoding shrinks repeated texts.
 
 use super::TEXTS;
 use crate::error::{ClimateError, Result};
@@ -22,7 +22,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Rows of a group; a group is what is in memory at once.
+/// Rows per row group, which is the part kept in memory.
 const GROUP_ROWS: usize = 65_536;
 
 const TIMES: [&str; 4] = ["time", "start_time", "end_time", "landfall_time"];
@@ -47,7 +47,7 @@ pub(super) fn write_tables(folder: &Path, calendar: Calendar) -> Result<[PathBuf
     Ok([write("events.csv")?, write("tracks.csv")?])
 }
 
-/// What timestamps count from, in a calendar whose instants they can hold; none in others.
+/// The origin of timestamps, for calendars that timestamps can represent; otherwise `None`.
 fn epoch(calendar: Calendar) -> Option<Time> {
     if calendar.has_dates_of(Calendar::Standard) {
         Time::new(calendar, 1970, 1, 1, 0, 0, 0).ok()
@@ -56,13 +56,13 @@ fn epoch(calendar: Calendar) -> Option<Time> {
     }
 }
 
-/// Microseconds from an epoch to the date of a cell; none if it is no date, or too far away to count.
+/// Microseconds from an epoch to the date of a cell; `None` if it is not a date or overflows.
 fn microseconds(text: &str, epoch: Time) -> Option<i64> {
     let time = Time::parse(text, epoch.calendar()).ok()?;
     time.seconds_since(epoch).checked_mul(1_000_000)
 }
 
-/// What the metadata of a file say beside its columns.
+/// The key-value metadata of a file.
 fn notes(calendar: Calendar) -> Vec<KeyValue> {
     let times = match epoch(calendar) {
         Some(_) => "timestamps of no time zone".to_string(),
@@ -74,7 +74,7 @@ fn notes(calendar: Calendar) -> Vec<KeyValue> {
     ]
 }
 
-/// Values of a column of one group.
+/// Values of a column in one row group.
 enum Column {
     Text(Vec<ByteArray>),
     Whole(Vec<i64>),
@@ -84,7 +84,7 @@ enum Column {
 }
 
 impl Column {
-    /// An empty column of a table, by its name.
+    /// Creates an empty column of a table, by name.
     fn named(name: &str, epoch: Option<Time>) -> Self {
         match (name, epoch) {
             (name, Some(epoch)) if TIMES.contains(&name) => Self::Time(Vec::new(), epoch),
@@ -94,7 +94,7 @@ impl Column {
         }
     }
 
-    /// Adds the value of a cell; whether it is one.
+    /// Adds the value of a cell; returns whether it is valid.
     fn push(&mut self, text: &str) -> bool {
         fn kept<T>(values: &mut Vec<T>, value: Option<T>) -> bool {
             let there = value.is_some();
@@ -109,7 +109,7 @@ impl Column {
         }
     }
 
-    /// What a cell must be.
+    /// The expected content of a cell.
     fn expected(&self) -> &'static str {
         match self {
             Self::Text(_) => "a text",
@@ -121,7 +121,7 @@ impl Column {
 
 struct Group {
     columns: Vec<Column>,
-    /// 1 where a row has a value, for each column.
+    /// For each column, 1 for rows with a value.
     known: Vec<Vec<i16>>,
     rows: usize,
 }
@@ -138,7 +138,7 @@ impl Group {
         }
     }
 
-    /// Adds a row; the place of a cell that cannot be understood if there is one.
+    /// Adds a row; returns the index of an invalid cell, if any.
     fn add(&mut self, cells: &csv::StringRecord) -> std::result::Result<(), usize> {
         let places = self.columns.iter_mut().zip(&mut self.known).enumerate();
         for (at, (column, known)) in places {

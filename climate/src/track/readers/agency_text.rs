@@ -1,4 +1,4 @@
-//! What the texts of US agencies share: HURDAT2 and ATCF.
+//! Shared parsing of the text formats of US agencies: HURDAT2 and ATCF.
 
 use super::imported::ImportedPoint;
 use super::kinds::is_other_status;
@@ -12,35 +12,35 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Stages that a point can have.
+/// Stages of a point.
 ///
 /// # Source
-/// NRL, ATCF "Best Track/Objective Aid/Wind Radii Format"; NHC's description of HURDAT2, whose Pacific file has `ET`,
-/// `PT`, `TY` and `ST`, too.
+/// NRL, ATCF "Best Track/Objective Aid/Wind Radii Format"; NHC's description of HURDAT2, whose Pacific file also has
+/// `ET`, `PT`, `TY` and `ST`.
 const STATUSES: [&str; 18] = [
     "TD", "TS", "TY", "ST", "TC", "HU", "SD", "SS", "EX", "ET", "PT", "LO", "WV", "DB", "DS", "IN",
     "MD", "XX",
 ];
 
-/// How far beyond the equator a storm may be from the hemisphere of its basin: some begin there.
+/// How far a storm may be on the other side of the equator from its basin: some begin there.
 const BEYOND_EQUATOR_DEG: f64 = 5.0;
 
-/// Where the storms of a basin of US agencies, or of the GFDL vortex tracker, are.
+/// The region of the storms of a basin code of US agencies or of the GFDL vortex tracker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ocean {
-    /// The north, and which basin of it if the code tells.
+    /// The northern hemisphere, and the basin if the code implies it.
     North(Option<Basin>),
-    /// The south, likewise.
+    /// The southern hemisphere, and the basin if the code implies it.
     South(Option<Basin>),
-    /// `HC`: storms that the GFDL vortex tracker found and no agency numbered.
+    /// `HC`: storms found by the GFDL vortex tracker without a number of an agency.
     Anywhere,
 }
 
 impl Ocean {
-    /// What was expected where [`Self::of`] gives none.
+    /// The codes accepted by [`Self::of`], for error messages.
     pub const CODES: &str = "a basin: AL, EP, CP, WP, IO, SH or SL, or the GFDL tracker's SC, EC, BB, NA, SI, SP, AU or HC";
 
-    /// By the two letters in front of the number of a storm.
+    /// Parses the two letters in front of a storm's number.
     ///
     /// # Source
     /// NRL, as [`STATUSES`]; GFDL vortex tracker, `output_atcfunix`, whose letters are those of storms in `tcvitals`.
@@ -48,13 +48,13 @@ impl Ocean {
         Some(match code {
             "AL" => Self::North(Some(Basin::NorthAtlantic)),
             "EP" | "CP" => Self::North(Some(Basin::EastPacific)),
-            // With the South and the East China Sea.
+            // Includes the South and East China Seas.
             "WP" | "SC" | "EC" => Self::North(Some(Basin::WestPacific)),
-            // With the Bay of Bengal.
+            // Includes the Bay of Bengal.
             "IO" | "BB" => Self::North(Some(Basin::NorthIndian)),
-            // The tracker's Arabian Sea; with IBTrACS the North Atlantic.
+            // The tracker's Arabian Sea; in IBTrACS the North Atlantic.
             "NA" => Self::North(None),
-            // The Indian Ocean and the Pacific, and the seas about Australia between them.
+            // The Indian Ocean, the Pacific, and the seas around Australia between them.
             "SH" | "AU" => Self::South(None),
             "SI" => Self::South(Some(Basin::SouthIndian)),
             "SP" => Self::South(Some(Basin::SouthPacific)),
@@ -64,9 +64,9 @@ impl Ocean {
         })
     }
 
-    /// The basin of a storm that begins at a place.
+    /// The basin of a storm that begins at a point.
     pub fn basin(self, lon_deg: f64, lat_deg: f64) -> Option<Basin> {
-        // It may begin beyond the equator.
+        // It may begin on the other side of the equator.
         let (known, lat_deg) = match self {
             Self::North(known) => (known, lat_deg.max(0.0)),
             Self::South(known) => (known, lat_deg.min(-1.0)),
@@ -75,7 +75,7 @@ impl Ocean {
         Some(known.unwrap_or_else(|| Basin::of(lat_deg, lon_deg)))
     }
 
-    /// Whether a storm of it can be at a latitude.
+    /// Whether a storm of this region can be at a latitude.
     pub fn reaches(self, lat_deg: f64) -> bool {
         match self {
             Self::North(_) => lat_deg >= -BEYOND_EQUATOR_DEG,
@@ -84,24 +84,24 @@ impl Ocean {
         }
     }
 
-    /// The season of a time: the year, in the south that of the January between July and June.
+    /// The season of a time: the calendar year; in the south the year of the January within July to June.
     pub fn season(self, time: Time) -> i64 {
         let is_next = matches!(self, Self::South(_)) && time.month() >= 7;
         time.year() + i64::from(is_next)
     }
 }
 
-/// How a text writes degrees, before a letter for the hemisphere.
+/// How a text writes degrees, before the letter of the hemisphere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Degrees {
-    /// With a point, as `16.5N`.
+    /// With a decimal point, as in `16.5N`.
     Decimal,
-    /// In tenths, as `165N`.
+    /// In tenths, as in `165N`.
     Tenths,
 }
 
 impl Degrees {
-    /// The angle, positive with the first letter.
+    /// Parses an angle, positive with the first letter.
     fn angle(self, text: &str, [positive, negative]: [char; 2]) -> Option<f64> {
         let (number, sign) = match text.strip_suffix(positive) {
             Some(number) => (number, 1.0),
@@ -120,10 +120,10 @@ impl Degrees {
     }
 }
 
-/// Calls `read` with number and text of every line that says something; lines with `#` in front are comments.
+/// Calls `read` with the number and text of every line except blank lines and `#` comments.
 ///
 /// # Errors
-/// [`ClimateError::Data`] if the file cannot be read, and those of `read`.
+/// [`ClimateError::Data`] if the file cannot be read, and errors of `read`.
 pub(super) fn each_line(path: &Path, mut read: impl FnMut(u64, &str) -> Result<()>) -> Result<()> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     for (number, line) in (1u64..).zip(BufReader::new(file).lines()) {
@@ -136,13 +136,13 @@ pub(super) fn each_line(path: &Path, mut read: impl FnMut(u64, &str) -> Result<(
     Ok(())
 }
 
-/// The number of a text of so many digits.
+/// Parses a number with exactly `count` digits.
 pub(super) fn digits(text: &str, count: usize) -> Option<i64> {
     let are = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
     are.then(|| text.parse().ok()).flatten()
 }
 
-/// The error of a line of another layout.
+/// An error for a line with an unexpected layout.
 pub(super) fn misplaced(path: &Path, line: u64, expected: &str, found: &str) -> ClimateError {
     let found: String = found.chars().take(80).collect();
     ClimateError::Table {
@@ -151,8 +151,8 @@ pub(super) fn misplaced(path: &Path, line: u64, expected: &str, found: &str) -> 
     }
 }
 
-/// The point of a time at a place (longitude, latitude), of a stage with so many knots and hPa. Winds of stages that are
-/// no tropical cyclone are left out.
+/// A point with time, position (longitude, latitude), wind in knots, pressure in hPa and stage. Winds are dropped for
+/// stages that are not tropical cyclones.
 pub(super) fn point(
     time: Time,
     (lon_deg, lat_deg): (f64, f64),
@@ -172,7 +172,7 @@ pub(super) fn point(
     }
 }
 
-/// The cells of one line, which commas part.
+/// The comma-separated cells of a line.
 pub(super) struct Cells<'a> {
     path: &'a Path,
     line: u64,
@@ -181,7 +181,7 @@ pub(super) struct Cells<'a> {
 }
 
 impl<'a> Cells<'a> {
-    /// Of a line, which may end with a comma.
+    /// Splits a line, which may end with a comma.
     pub fn of(path: &'a Path, line: u64, text: &'a str) -> Self {
         let inner = text.strip_suffix(',').unwrap_or(text);
         Self {
@@ -202,12 +202,12 @@ impl<'a> Cells<'a> {
         self.cells.get(place).copied().unwrap_or("")
     }
 
-    /// The error of a line of another layout.
+    /// An error for a line with an unexpected layout.
     pub fn misplaced(&self, expected: &str) -> ClimateError {
         misplaced(self.path, self.line, expected, self.text)
     }
 
-    /// The error of a cell.
+    /// An error for a cell.
     pub fn bad(&self, column: &str, place: usize, expected: &'static str) -> ClimateError {
         ClimateError::TableCell {
             path: self.path.into(),
@@ -219,7 +219,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// A whole number that is not negative; `None` if blank or a code for a missing one.
+    /// A non-negative integer; `None` if blank or a missing-value code.
     pub fn measure(&self, column: &str, place: usize) -> Result<Option<f64>> {
         let text = self.get(place);
         if text.is_empty() {
@@ -235,7 +235,7 @@ impl<'a> Cells<'a> {
         }
     }
 
-    /// The stage; blank where the text has none.
+    /// The stage; blank if the text has none.
     pub fn status(&self, place: usize) -> Result<&'a str> {
         let text = self.get(place);
         if text.is_empty() || STATUSES.contains(&text) {
@@ -244,9 +244,9 @@ impl<'a> Cells<'a> {
         Err(self.bad("status", place, "a stage such as TD, TS, HU, EX or LO"))
     }
 
-    /// Longitude, in [0, 360), and latitude, which stands in the cell before it.
+    /// Longitude, in [0, 360), and latitude, which is in the preceding cell.
     ///
-    /// A longitude may go round the globe, as the 358.5W that HURDAT2 has east of Greenwich.
+    /// A longitude may exceed 180, like HURDAT2's 358.5W east of Greenwich.
     pub fn position(&self, lat: usize, ocean: Ocean, degrees: Degrees) -> Result<(f64, f64)> {
         let of_lat = degrees.angle(self.get(lat), ['N', 'S']);
         let of_lon = degrees.angle(self.get(lat + 1), ['E', 'W']);
@@ -286,7 +286,7 @@ mod tests {
             (Some(-78.9), Some(-78.9))
         );
         assert_eq!((decimal("0.5E"), tenths("5E")), (Some(0.5), Some(0.5)));
-        // What the other one writes would be ten times as much, or a tenth.
+        // Text in the other notation would be off by a factor of ten.
         assert_eq!((decimal("789W"), tenths("78.9W")), (None, None));
         for text in [
             "", "W", "78.9", "78.9N", "-78.9W", "7e1.0W", ".9W", "78.W", "1.2.3W", "78.9é",

@@ -1,9 +1,9 @@
-//! Tables of tracks with one row per point: what the CSV formats share.
+//! Tables of tracks with one row per point: shared code of the CSV formats.
 
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other, is_other_status};
 use super::plausible::Plausible;
-use super::units::{self, TELLING_WIND, wind_told};
+use super::units::{self, TELLING_WIND, wind_unit_of_name};
 use super::winds::{self, Winds};
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
@@ -12,18 +12,19 @@ use squall_data::cell::known;
 use squall_data::{Calendar, Class, Time};
 use std::path::Path;
 
-/// How a tool names its columns, in lower case and without what stands in parentheses. Of several names the first that
-/// the table has counts; of pressures the first that a row has, of winds one for each track ([`Winds`]).
+/// The column names of a tool, in lower case and without parentheses. The first name found in the table is used.
+/// Exceptions: the first plausible pressure of a row, and one column of winds per track ([`Winds`]).
 pub(super) struct Dialect {
-    /// What the file is.
+    /// The format.
     pub format: TrackFormat,
     /// Identity of the track.
     pub identity: &'static [&'static str],
     /// Name of the storm.
     pub name: &'static [&'static str],
-    /// Date as text, or as a number with [`Source::time_units`].
+    /// Date as text, or as a number with [`TableSource::time_units`].
     pub time: &'static [&'static str],
-    /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) come before `time`, if they have an hour.
+    /// Whether columns `year`, `month`, `day` (and `hour`, `minute`, `second`) take precedence over `time`, if there is
+    /// an hour.
     pub date_parts: bool,
     /// Longitude.
     pub lon: &'static [&'static str],
@@ -31,37 +32,37 @@ pub(super) struct Dialect {
     pub lat: &'static [&'static str],
     /// Wind.
     pub wind: &'static [&'static str],
-    /// Metres per second of its unit, where its name tells none.
+    /// Unit of the wind in m/s, if its name does not state one.
     pub wind_m_s: f64,
     /// Sea-level pressure.
     pub pressure: &'static [&'static str],
-    /// Pascal of its unit.
+    /// Unit of the pressure in Pa.
     pub pressure_pa: f64,
     /// Season.
     pub season: &'static [&'static str],
-    /// Basin, two letters.
+    /// Basin, two-letter code.
     pub basin: &'static [&'static str],
     /// Main track or spur ([`Spurs`]).
     pub track_type: &'static [&'static str],
-    /// Tropical or not ([`is_other`]).
+    /// Nature: tropical or not ([`is_other`]).
     pub nature: &'static [&'static str],
-    /// The same in the words of US agencies ([`is_other_status`]), for tables without the nature.
+    /// Status in the codes of US agencies ([`is_other_status`]), for tables without nature.
     pub status: &'static [&'static str],
 }
 
-/// The time axis of one file.
-pub(super) struct Source<'a> {
+/// Facts about a file that its dialect does not determine.
+pub(super) struct TableSource<'a> {
     /// The file.
     pub path: &'a Path,
     /// Its calendar.
     pub calendar: Calendar,
     /// CF units of a numeric `time`.
     pub time_units: Option<String>,
-    /// The column of winds that a user chose, instead of those of the dialect.
+    /// The wind column chosen by the user, instead of those of the dialect.
     pub wind_column: Option<&'a str>,
 }
 
-/// What the columns of a dialect are called in a table.
+/// The columns of a table that match a dialect.
 struct Columns {
     identity: String,
     name: Option<String>,
@@ -74,19 +75,19 @@ struct Columns {
     basin: Option<String>,
     track_type: Option<String>,
     nature: Option<String>,
-    /// Only where there is no nature.
+    /// Only if there is no nature.
     status: Option<String>,
 }
 
 enum When {
-    /// year, month, day, then hour, minute, second if there.
+    /// Year, month, day, then hour, minute, second if present.
     Parts([String; 3], [Option<String>; 3]),
     /// A text or a number.
     Column(String),
 }
 
 impl Columns {
-    fn of(table: &Table, dialect: &Dialect, source: &Source<'_>) -> Result<Self> {
+    fn of(table: &Table, dialect: &Dialect, source: &TableSource<'_>) -> Result<Self> {
         let names = table.names();
         let one = |name: &str| {
             names
@@ -110,7 +111,7 @@ impl Columns {
         let parts = || Some([one("year")?, one("month")?, one("day")?]);
         let clock = || [one("hour"), one("minute"), one("second")];
         let time = match (dialect.date_parts.then(parts).flatten(), find(dialect.time)) {
-            // Without an hour the parts are those of a day, and all of its points would be at midnight.
+            // Without an hour, all points of a day would be at midnight.
             (Some(_), Some(column)) if one("hour").is_none() => When::Column(column),
             (Some(date), _) => When::Parts(date, clock()),
             (None, Some(column)) => When::Column(column),
@@ -138,31 +139,31 @@ impl Columns {
     }
 }
 
-/// The tracks of a table whose columns are called as in a dialect.
+/// Reads the tracks of a table whose columns match a dialect.
 ///
 /// # Errors
-/// As [`super::read`].
-pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable> {
+/// Errors of [`super::read`].
+pub(super) fn read(source: &TableSource<'_>, dialect: &Dialect) -> Result<TrackTable> {
     let mut table = Table::open(source.path, &[])?;
     let columns = Columns::of(&table, dialect, source)?;
     let factors = columns.wind.iter();
     let factors = factors.map(|name| wind_m_s(name, source.path, dialect));
     let factors = factors.collect::<Result<Vec<f64>>>()?;
-    let mut rows = Rows::default();
+    let mut rows = TrackBuilder::default();
     let mut plausible = Plausible::default();
     let mut winds = Winds::of(&columns.wind, source.wind_column.is_some());
     let mut spurs = Spurs::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);
         let is_nameless = line.is_blank(&columns.identity);
-        // IBTrACS has a row of units under the header, with no identity.
+        // IBTrACS has a row of units below the header, without identity.
         if is_nameless && line.number(&columns.lat).is_err() {
             continue;
         }
         if is_nameless {
             return Err(line.bad(&columns.identity, "the identity of a track"));
         }
-        // pandas writes whole numbers as 1207.0 where a column was once blank.
+        // pandas writes integers as 1207.0 if a column contains blanks.
         let name = name.strip_suffix(".0").unwrap_or(name);
         let cell = |column: &Option<String>| column.as_ref().map(|name| line.cell(name));
         if cell(&columns.track_type).is_some_and(|kind| spurs.is_one(name, kind)) {
@@ -175,7 +176,7 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
             time: time_of(&line, &columns.time, source)?,
             lon_deg,
             lat_deg,
-            // The winds are chosen when the track is whole.
+            // Winds are chosen when the track is complete.
             max_wind_m_s: None,
             other_wind: cell(&columns.nature).is_some_and(is_other)
                 || cell(&columns.status).is_some_and(is_other_status),
@@ -207,7 +208,7 @@ pub(super) fn read(source: &Source<'_>, dialect: &Dialect) -> Result<TrackTable>
     Ok(found)
 }
 
-/// The wind of a row in each of the columns of winds, m/s; `None` where a cell is blank or holds no plausible wind.
+/// The wind of a row in each wind column, m/s; `None` if a cell is blank or implausible.
 fn winds_of(
     line: &Line<'_>,
     columns: &Columns,
@@ -222,7 +223,7 @@ fn winds_of(
     Ok(winds_m_s)
 }
 
-/// The first plausible pressure of a row, Pa; `unit_pa` is the unit of its columns of pressure.
+/// The first plausible pressure of a row, Pa; `unit_pa` is the unit of the pressure columns.
 fn pressure_of(
     line: &Line<'_>,
     columns: &Columns,
@@ -239,18 +240,18 @@ fn pressure_of(
     Ok(None)
 }
 
-/// Metres per second of the unit of a wind: the one that its name tells, else that of the dialect.
+/// Unit of a wind in m/s: the one stated by its name, otherwise that of the dialect.
 fn wind_m_s(name: &str, path: &Path, dialect: &Dialect) -> Result<f64> {
-    let told = wind_told(name).map_err(|found| ClimateError::WindUnit {
+    let unit_m_s = wind_unit_of_name(name).map_err(|found| ClimateError::WindUnit {
         path: path.into(),
         column: name.into(),
         expected: TELLING_WIND,
         found,
     })?;
-    Ok(told.unwrap_or(dialect.wind_m_s))
+    Ok(unit_m_s.unwrap_or(dialect.wind_m_s))
 }
 
-fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
+fn time_of(line: &Line<'_>, when: &When, source: &TableSource<'_>) -> Result<Time> {
     match when {
         When::Parts([year, month, day], clock) => {
             let whole = |column: &str, expected: &'static str| {
@@ -267,13 +268,13 @@ fn time_of(line: &Line<'_>, when: &When, source: &Source<'_>) -> Result<Time> {
             let mut hms = [0i64; 3];
             for (place, (slot, column)) in hms.iter_mut().zip(clock).enumerate() {
                 let Some(column) = column else { continue };
-                // Minutes and seconds may be blank; a point without an hour is not one of midnight.
+                // Minute and second may be blank, but a missing hour is not midnight.
                 let value = match line.number(column)? {
                     None if place == 0 => return Err(line.bad(column, "an hour of the day")),
                     value => value.unwrap_or(0.0),
                 };
-                // Parts of a second are rounded, as TECA has 59.9999998 of hours in days; those of an hour or a minute
-                // would give another time.
+                // Fractions of a second are rounded, because TECA writes hours in days as 59.9999998. Fractions of an
+                // hour or minute would mean another time.
                 if place < 2 && value.fract() != 0.0 {
                     return Err(line.bad(column, "a whole number"));
                 }

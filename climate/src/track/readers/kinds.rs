@@ -1,10 +1,10 @@
-//! Tells the tracks and points of tropical cyclones in IBTrACS from others: spurs, extratropical stages, disturbances.
+//! Distinguishes tropical cyclones in IBTrACS from spurs, extratropical stages and disturbances.
 
 use std::collections::HashSet;
 
-/// Names of spur tracks, which are left out.
+/// Types of spur tracks, which are dropped.
 ///
-/// A spur is a part of a storm that some agency saw elsewhere: counted as a storm it would be one too many.
+/// A spur is a segment of a storm's track according to another agency; counting it would count the storm twice.
 ///
 /// # Source
 /// Technical documentation of IBTrACS v04r00, `TRACK_TYPE`: `main`, `spur` and both as `PROVISIONAL`.
@@ -12,7 +12,7 @@ use std::collections::HashSet;
 pub(super) struct Spurs(HashSet<String>);
 
 impl Spurs {
-    /// Whether a track is a spur; if so its name is kept for [`Self::note`].
+    /// Whether a track is a spur; if so, its name is kept for [`Self::note`].
     pub fn is_one(&mut self, track: &str, track_type: &str) -> bool {
         let spur = track_type.to_ascii_lowercase().contains("spur");
         if spur && !self.0.contains(track) {
@@ -21,7 +21,7 @@ impl Spurs {
         spur
     }
 
-    /// How many there were, for people.
+    /// A note on the number of spurs.
     pub fn note(&self) -> Option<String> {
         (!self.0.is_empty()).then(|| {
             format!(
@@ -32,7 +32,7 @@ impl Spurs {
     }
 }
 
-/// Words for the stages that follow, which data frames of best tracks have.
+/// Words for the following stages, as used in data frames of best tracks.
 ///
 /// # Source
 /// R's `dplyr::storms`.
@@ -45,15 +45,15 @@ const OTHERS_IN_WORDS: [&str; 6] = [
     "disturbance",
 ];
 
-/// Whether the wind of a point is not a tropical cyclone's: IBTrACS calls it extratropical (`ET`) or a disturbance
-/// (`DS`), or words do. Subtropical storms (`SS`) count, as in the totals of their agencies, and so do points of mixed
-/// (`MX`) or no report (`NR`).
+/// Whether the wind of a point does not belong to a tropical cyclone: IBTrACS' nature is extratropical (`ET`) or
+/// disturbance (`DS`), or the equivalent word. Subtropical storms (`SS`) count as tropical, as in the totals of their
+/// agencies, and so do mixed (`MX`) and missing reports (`NR`).
 pub(super) fn is_other(nature: &str) -> bool {
     is_among(nature, &["ET", "DS"]) || is_among(nature, &OTHERS_IN_WORDS)
 }
 
-/// The same by the status that US agencies give a point: those that IBTrACS counts as post-tropical or as other
-/// disturbances, with no category; or the words for these codes.
+/// The same by the status codes of US agencies: those that IBTrACS classifies as post-tropical or as other
+/// disturbances, without a category; or the words for these codes.
 ///
 /// # Source
 /// Column documentation of IBTrACS v04r00, `USA_SSHS` -4 and -3.

@@ -15,14 +15,14 @@
 //! | `events.csv` | `squall events`, `squall label` | [`crate::table::read_events`] |
 //! | the same rows as Parquet or GeoJSON | `squall events --format`, data frames, geographic information systems | the same |
 //!
-//! [`read`] finds out by the first lines, or by the variables of netCDF, which of them a file is.
+//! [`read`] recognises the format by the first lines, or by the variables of netCDF.
 //!
-//! To add a format, write a reader that returns a [`TrackTable`]: for tables with one row per point a `Dialect` with
-//! the names of the columns is enough (`delimited`; `teca` is the shortest example). Then add a variant of
-//! [`TrackFormat`], how the format is recognised (`sniff`), and its lines in the table above and in [`read`].
+//! To add a format, write a reader that returns a [`TrackTable`]. For tables with one row per point a `Dialect` with
+//! the column names is enough (`delimited`; `teca` is the shortest example). Then add a variant of [`TrackFormat`], the
+//! recognition of the format (`sniff`), and its entries in the table above and in [`read`].
 //!
-//! In the formats of other tools a negative wind and a pressure of 0 or less are codes for missing values. A wind above
-//! 150 m/s and a pressure outside 800 to 1100 hPa are taken as missing, too, and [`TrackTable::notes`] counts them.
+//! In formats of other tools, a negative wind and a pressure of 0 or less are missing-value codes. A wind above 150 m/s
+//! and a pressure outside 800 to 1100 hPa also count as missing; [`TrackTable::notes`] counts them.
 
 mod agency_text;
 mod atcf;
@@ -51,31 +51,31 @@ use crate::table;
 use squall_data::{Calendar, Class};
 use std::path::Path;
 
-/// What the user says about a file of tracks that the file itself does not.
+/// Facts about a file of tracks, stated by the user because the file lacks them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ReadOptions {
-    /// Calendar of the dates, where the file does not say.
+    /// Calendar of the dates, if the file states none.
     pub calendar: Calendar,
-    /// Names of the values after the grid indices in `StitchNodes` text: its `--in_fmt`. Empty: `lon,lat,slp,wind,zs`.
-    /// Of TRACK's text those of the added fields, in their order; empty: no wind and no pressure is known.
+    /// `StitchNodes` text: names of the values after the grid indices, as in its `--in_fmt`; the default is
+    /// `lon,lat,slp,wind,zs`. TRACK's text: names of the added fields, in order; the default is no wind and no
+    /// pressure.
     pub columns: Vec<String>,
-    /// Of IBTrACS the column of winds that all tracks take, in any case, such as `usa_wind`. `None`: each track takes
-    /// `wmo_wind` or `usa_wind`, whichever has winds at more of its points.
+    /// IBTrACS: the wind column for all tracks, in any case, such as `usa_wind`. `None`: each track uses `wmo_wind` or
+    /// `usa_wind`, whichever has winds at more of its points.
     pub wind_column: Option<String>,
 }
 
-/// The tracks of a file of any known format.
+/// Reads the tracks of a file in any known format.
 ///
-/// The formats of other tools hold cyclones; a file whose name says `atmospheric_river`, as `squall events` names them,
-/// holds rivers.
+/// Formats of other tools contain cyclones. Files with `atmospheric_river` in their name, as written by `squall
+/// events`, contain rivers.
 ///
 /// # Errors
-/// [`ClimateError::Table`] if it is no file of tracks or lacks a column, [`ClimateError::TableCell`] or
-/// [`ClimateError::TableDate`] with line, column, what was expected and what was found, [`ClimateError::WindUnit`] if
-/// nothing tells the unit of its winds, [`ClimateError::WindColumn`] if it lacks the column of winds that is asked for
-/// or is not of IBTrACS, [`ClimateError::TimeStep`] if it has time steps instead of dates,
-/// [`ClimateError::ManyForecasts`] if it has several forecasts of the same storms, [`ClimateError::Data`] if it cannot
-/// be opened, or naming the variable of netCDF.
+/// [`ClimateError::Table`] if it is not a file of tracks or lacks a column; [`ClimateError::TableCell`] or
+/// [`ClimateError::TableDate`] with line, column, expected and found value; [`ClimateError::WindUnit`] if the unit of
+/// its winds is unknown; [`ClimateError::WindColumn`] if it lacks the requested wind column or is not from IBTrACS;
+/// [`ClimateError::TimeStep`] if it has time steps instead of dates; [`ClimateError::ManyForecasts`] if it contains
+/// several forecasts of the same storms; [`ClimateError::Data`] if it cannot be opened, or naming a netCDF variable.
 pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable> {
     let path = path.as_ref();
     let format = format_of(path)?.ok_or_else(|| ClimateError::Table {
@@ -113,7 +113,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<TrackTable>
         }
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    // The name of tropical cyclones is part of that of extratropical ones, so it is not looked for.
+    // `tropical_cyclone` is a substring of `extratropical_cyclone`, so it is not searched for.
     let named = [
         Class::AtmosphericRiver,
         Class::ExtratropicalCyclone,

@@ -1,17 +1,17 @@
-//! What can be a wind or a pressure of a track.
+//! Plausible ranges of winds and pressures of tracks.
 
 use super::imported::TrackFormat;
 use std::ops::RangeInclusive;
 
-/// What can be a sea-level pressure, Pa.
+/// Plausible sea-level pressures, Pa.
 pub(super) const PRESSURE_PA: RangeInclusive<f64> = 80_000.0..=110_000.0;
-/// What can be a wind, m/s.
+/// Plausible winds, m/s.
 pub(super) const WIND_M_S: RangeInclusive<f64> = 0.0..=150.0;
 
-/// Tells values from codes for missing ones, and counts what is neither.
+/// Separates values from missing-value codes, and counts implausible values.
 ///
-/// Archives mark what is missing with -1, -99, -999 or -9999, pressures also with 0: such values are unknown, as blank
-/// cells are. Others that can be no wind or pressure are unknown, too, but a note says how many there are.
+/// Archives mark missing values with -1, -99, -999 or -9999, for pressures also with 0; these are unknown, like blank
+/// cells. Other values outside the plausible range are unknown, too, but a note counts them.
 #[derive(Debug, Default)]
 pub(super) struct Plausible {
     pressures: usize,
@@ -19,7 +19,7 @@ pub(super) struct Plausible {
 }
 
 impl Plausible {
-    /// The wind, m/s, if it is one.
+    /// The wind, m/s, if plausible.
     pub fn wind(&mut self, m_s: f64) -> Option<f64> {
         if WIND_M_S.contains(&m_s) {
             return Some(m_s);
@@ -28,7 +28,7 @@ impl Plausible {
         None
     }
 
-    /// The sea-level pressure, Pa, if it is one.
+    /// The sea-level pressure, Pa, if plausible.
     pub fn pressure(&mut self, pa: f64) -> Option<f64> {
         if PRESSURE_PA.contains(&pa) {
             return Some(pa);
@@ -37,7 +37,7 @@ impl Plausible {
         None
     }
 
-    /// How many values were neither values nor codes for missing ones.
+    /// Notes on values that were neither plausible nor missing-value codes.
     pub fn notes(&self, format: TrackFormat) -> Vec<String> {
         let counts = [
             (self.pressures, "sea-level pressure", "800 to 1100 hPa"),
@@ -71,7 +71,7 @@ mod tests {
         assert!(plausible.notes(TrackFormat::TecaCsv).is_empty());
         assert_eq!(plausible.wind(0.0), Some(0.0));
         assert_eq!(plausible.pressure(87_000.0), Some(87_000.0));
-        // Pressures in hPa taken for Pa, and a wind that no storm has.
+        // Pressures in hPa taken for Pa, and an impossible wind.
         assert_eq!(plausible.pressure(980.0), None);
         assert_eq!(plausible.wind(151.0), None);
         let notes = plausible.notes(TrackFormat::TecaCsv);

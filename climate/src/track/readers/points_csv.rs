@@ -1,6 +1,6 @@
-//! CSV with a row for each point, as data frames of tracks are saved.
+//! CSV with one row per point, as saved from data frames of tracks.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
 use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
 use crate::error::{ClimateError, Result};
@@ -8,7 +8,7 @@ use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 
-/// Names of what a row must tell: track, longitude, latitude.
+/// Names of required columns: track, longitude, latitude.
 const IDENTITIES: [&str; 6] = [
     "track_id",
     "trajectory_id",
@@ -19,12 +19,12 @@ const IDENTITIES: [&str; 6] = [
 ];
 const LONGITUDES: [&str; 4] = ["lon", "longitude", "long", "lon_deg"];
 const LATITUDES: [&str; 3] = ["lat", "latitude", "lat_deg"];
-/// Names of its time as one text.
+/// Names of the time as one text.
 const TIMES: [&str; 5] = ["time", "iso_time", "isotime", "datetime", "valid_time"];
-/// Its date in parts; the hour and so on may be there too.
+/// The parts of a date; hour, minute and second are optional.
 const DATE: [&str; 3] = ["year", "month", "day"];
 
-/// What a table with such columns, in lower case, lacks to be one of points.
+/// The missing columns of a table with these (lower-case) columns.
 pub(super) fn lacks(names: &[String]) -> Vec<&'static str> {
     let has = |wanted: &str| names.iter().any(|name| name == wanted);
     let any = |wanted: &[&str]| wanted.iter().any(|name| has(name));
@@ -39,14 +39,14 @@ pub(super) fn lacks(names: &[String]) -> Vec<&'static str> {
     lacking.map(|(name, _)| name).collect()
 }
 
-/// The tracks of a table with a track, a time (a date as text, or its parts) and a position in every row.
+/// Reads the tracks of a table with a track, a time (a date as text, or its parts) and a position in every row.
 ///
-/// Winds and pressures are those of the first column with a usual name; their units are those that [`units`] finds in
-/// the names and the values. Winds at points that `status` or `nature` call extratropical or a disturbance are left out,
-/// as those of IBTrACS. The file does not tell its calendar.
+/// Winds and pressures come from the first column with a usual name. [`units`] determines their units from names and
+/// values. Winds at points that `status` or `nature` classify as extratropical or disturbance are dropped, as for
+/// IBTrACS. The file does not state its calendar.
 ///
 /// # Errors
-/// As [`super::read`].
+/// Errors of [`super::read`].
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let columns = Columns::of(path)?;
     let mut dialect = Dialect {
@@ -83,7 +83,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
         let factor = units::pressure_pa(None, &columns.pressures).unwrap_or(1.0);
         (dialect.pressure, dialect.pressure_pa) = (&PRESSURES[*place..=*place], factor);
     }
-    let source = Source {
+    let source = TableSource {
         path,
         calendar,
         time_units: None,
@@ -94,10 +94,10 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     Ok(table)
 }
 
-/// The columns of winds and pressures, and all their values: a single one does not tell a unit.
+/// The columns of winds and pressures with all their values: a single value does not determine a unit.
 #[derive(Default)]
 struct Columns {
-    /// Place among the usual names, and how the file spells it.
+    /// Index among the usual names, and the name in the file.
     wind: Option<(usize, String)>,
     pressure: Option<(usize, String)>,
     winds: Vec<f64>,
@@ -120,7 +120,7 @@ impl Columns {
             ..Self::default()
         };
         while let Some(line) = table.next()? {
-            // What is no number is told by its line when the rows become points.
+            // Non-numeric cells are reported with their line when rows are converted to points.
             let value = |column: &Option<(usize, String)>| {
                 let (_, name) = column.as_ref()?;
                 line.number(name).ok().flatten()
@@ -146,7 +146,7 @@ mod tests {
         read_any(&path, &ReadOptions::default())
     }
 
-    /// HURDAT2 as pandas saves it: knots, hPa, longitudes to the west.
+    /// HURDAT2 as saved by pandas: knots, hPa, longitudes to the west.
     const BEST: &str = "track_id,time,lat,lon,status,wind,pressure\n\
         AL092011,2011-08-21 00:00:00,15.0,-59.0,TS,45,1006\n\
         AL092011,2011-08-21 06:00:00,16.0,-60.6,TS,50,1006.0\n\
@@ -190,14 +190,14 @@ mod tests {
         assert_eq!(point.min_psl_pa, Some(100_500.0));
         assert_eq!(point.time.to_string(), "1996-02-29T18:00:00");
         assert!(table.notes.is_empty(), "{:?}", table.notes);
-        // Half an hour is no hour.
+        // Fractions of an hour are rejected.
         let message = parse(&text.replace(",18,", ",18.5,")).unwrap_err();
         let message = message.to_string();
         assert!(
             message.contains("`hour`") && message.contains("18.5"),
             "{message}"
         );
-        // Nor is an hour that is missing midnight.
+        // A missing hour is not midnight.
         for missing in ["", "NA"] {
             let text = text.replace(",18,", &format!(",{missing},"));
             let message = parse(&text).unwrap_err().to_string();
@@ -206,14 +206,14 @@ mod tests {
                 "{message}"
             );
         }
-        // Without winds and pressures it is one of tracks all the same.
+        // A table without winds and pressures is still one of tracks.
         let table = parse("track_id,time,lat,lon\n7,1996-02-29,1,-1e-30\n").unwrap();
         let point = table.tracks[0].points[0];
-        // A hair west of Greenwich is no longitude of 360.
+        // Slightly west of Greenwich, the longitude must not become 360.
         assert_eq!((point.max_wind_m_s, point.lon_deg), (None, 0.0));
     }
 
-    /// Data frames have columns for the year, the month and the day to group by.
+    /// Data frames have columns for year, month and day, to group by.
     #[test]
     fn parts_of_a_date_without_an_hour_do_not_take_the_place_of_its_time() {
         let text = "track_id,time,year,month,day,lat,lon,wind10\n\
@@ -224,13 +224,13 @@ mod tests {
         let times: Vec<String> = points.map(|point| point.time.to_string()).collect();
         assert_eq!(times, ["2000-08-01T06:00:00", "2000-08-01T12:00:00"]);
         assert!(table.notes.is_empty(), "{:?}", table.notes);
-        // A clock alone is no time, and no midnight either.
+        // A time of day is not a date, and a missing one is not midnight.
         let clock = text.replace("2000-08-01 06:00:00", "0600");
         let message = parse(&clock).unwrap_err().to_string();
         assert!(message.contains("line 2, column `time`"), "{message}");
     }
 
-    /// With dates in parts they look like StitchNodes', whose winds are in m/s.
+    /// With split dates they look like StitchNodes' tables, whose winds are in m/s.
     #[test]
     fn best_tracks_are_none_of_stitch_nodes() {
         let text = "track_id,year,month,day,hour,lat,lon,status,wind,pressure\n\
@@ -256,12 +256,12 @@ mod tests {
         let miles = BEST.replace(",wind,", ",wind (mph),");
         let message = parse(&miles).unwrap_err().to_string();
         assert!(message.contains("found `mph`"), "{message}");
-        let told = text.replace(",wind,", ",wind_m_s,");
-        let point = parse(&told).unwrap().tracks[0].points[0];
+        let text = text.replace(",wind,", ",wind_m_s,");
+        let point = parse(&text).unwrap().tracks[0].points[0];
         assert_eq!(point.max_wind_m_s, Some(45.5));
     }
 
-    /// What looks like a wind and is not read is not lost in silence.
+    /// Columns that look like winds but are not read are reported.
     #[test]
     fn winds_of_an_unusual_name_are_told() {
         let table = parse(&BEST.replace(",wind,", ",wind_mph,")).unwrap();
@@ -273,7 +273,7 @@ mod tests {
             note.contains("no wind is read") && note.contains("`wind_mph`"),
             "{note}"
         );
-        // Without a wind all points stand for their time, whatever their status.
+        // Without winds, all points represent their time, whatever their status.
         let grid = squall_data::LatLonGrid::global(181, 360).unwrap();
         let land = crate::map::LandMask::natural_earth(&grid);
         let events = crate::track::import::events(&table, &land);
@@ -281,7 +281,7 @@ mod tests {
         assert_eq!((hours, events.len()), (4, 4));
     }
 
-    /// Storms as dplyr has them tell the kind of a point in words.
+    /// Storms from dplyr state the kind of a point in words.
     #[test]
     fn kinds_in_words_are_those_of_the_codes() {
         for (words, is_other) in [
@@ -310,7 +310,7 @@ mod tests {
         };
         assert_eq!((first.max_wind_m_s, first.min_psl_pa), (None, None));
         assert!(second.max_wind_m_s.is_some());
-        // As C writes it.
+        // Formatted as in C.
         let table = parse(&BEST.replace(",45,1006\n", ",-nan,-NaN\n")).unwrap();
         let first = table.tracks[0].points[0];
         assert_eq!((first.max_wind_m_s, first.min_psl_pa), (None, None));
@@ -318,13 +318,13 @@ mod tests {
         assert!(message.contains("line 2, column `lon`"), "{message}");
     }
 
-    /// Names that are used again after a year are no storm of a year.
+    /// A name reused after a year does not belong to the same storm.
     #[test]
     fn tracks_with_long_gaps_are_told() {
         let again = BEST.replace("AL102011,2011-08-25", "AL092011,2012-08-25");
         let table = parse(&again).unwrap();
-        let told = |note: &String| note.contains("apart: 1") && note.contains("`AL092011`");
-        assert!(table.notes.iter().any(told), "{:?}", table.notes);
+        let is_expected = |note: &String| note.contains("apart: 1") && note.contains("`AL092011`");
+        assert!(table.notes.iter().any(is_expected), "{:?}", table.notes);
         let none = parse(BEST).unwrap();
         assert!(!none.notes.iter().any(|note| note.contains("days")));
     }
@@ -342,7 +342,7 @@ mod tests {
             ),
             (",50,", ",fast,", ["line 3", "`wind`", "`fast`"]),
             ("\nAL102011", "\n", ["line 5", "`track_id`", "identity"]),
-            // Points of no track are not those of one called so.
+            // Points without a track do not belong to a track with that name.
             ("\nAL102011", "\nNA", ["line 5", "`track_id`", "`NA`"]),
             ("\nAL102011", "\nnan", ["line 5", "`track_id`", "`nan`"]),
         ] {
@@ -354,7 +354,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever stands in the cells, a table is read or refused, and what is read is a place on the globe.
+        /// With arbitrary cells, a table is read or rejected, and positions are on the globe.
         #[test]
         fn no_cells_are_taken_for_others(
             cells in prop::collection::vec("[-0-9.eNa,: T]{0,12}", 1..12),

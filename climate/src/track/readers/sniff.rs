@@ -1,24 +1,24 @@
-//! Recognises which tool's tracks a file holds, and says what a file lacks that is nearly one of them.
+//! Recognises the format of a track file, and reports what a nearly valid file lacks.
 
 use super::imported::TrackFormat;
 use super::units::WINDS;
 use super::{atcf, hurdat2, ibtracs, points_csv, trajectories};
 use crate::error::Result;
 use crate::table::lines::plain_name;
-use crate::table::sources::{Layout, layout_of};
+use crate::table::sources::{TableFormat, detect_format};
 use squall_data::DataError;
 use squall_data::archive::on_library_thread;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-/// Enough for the header of an official IBTrACS file, whose 160 columns take 2 kB, and the comments of TECA.
+/// Sufficient for the header of an official IBTrACS file, whose 160 columns take 2 kB, and for TECA's comments.
 const HEAD_BYTES: u64 = 64 * 1024;
 
-/// The format of a file of tracks by its first lines; `None` if it holds no tracks of a known tool.
+/// Returns the format of a track file from its first lines; `None` if it is none of the known formats.
 ///
 /// # Errors
-/// [`crate::ClimateError::Data`] if it cannot be opened.
+/// [`crate::ClimateError::Data`] if the file cannot be opened.
 pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let mut head = Vec::new();
@@ -29,14 +29,14 @@ pub fn format_of(path: &Path) -> Result<Option<TrackFormat>> {
     if is_netcdf(&head) {
         return Ok(on_library_thread(|| of_netcdf(path)));
     }
-    match layout_of(path)? {
-        Layout::Parquet => return Ok(Some(TrackFormat::SquallExport)),
-        // Other JSON, such as COCO's, holds no features.
-        Layout::Geojson => {
+    match detect_format(path)? {
+        TableFormat::Parquet => return Ok(Some(TrackFormat::SquallExport)),
+        // Other JSON, such as COCO's, contains no features.
+        TableFormat::Geojson => {
             let features = head.windows(10).any(|part| part == b"\"features\"");
             return Ok(features.then_some(TrackFormat::SquallExport));
         }
-        Layout::Delimited => {}
+        TableFormat::Delimited => {}
     }
     if is_track_text(&head) {
         return Ok(Some(TrackFormat::TrackText));
@@ -54,7 +54,7 @@ fn of_netcdf(path: &Path) -> Option<TrackFormat> {
     is_one.then_some(TrackFormat::TrajectoryNetcdf)
 }
 
-/// Whether a line among the first says how many tracks follow, as in TRACK's text; a description may come before it.
+/// Whether one of the first lines states the number of tracks, as in TRACK's text; a description may precede it.
 fn is_track_text(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n');
     lines.map(<[u8]>::trim_ascii).any(|line| {
@@ -68,7 +68,7 @@ fn is_track_text(head: &[u8]) -> bool {
     })
 }
 
-/// The columns by which the table of a tool is recognised; the first row that matches counts.
+/// The columns that identify the table of a tool; the first matching row counts.
 const HEADERS: [(TrackFormat, &[&str]); 6] = [
     (
         TrackFormat::SquallEvents,
@@ -90,10 +90,10 @@ const HEADERS: [(TrackFormat, &[&str]); 6] = [
     (TrackFormat::PointsCsv, &["track_id", "time", "lon", "lat"]),
 ];
 
-/// The variables by which netCDF of IBTrACS is recognised.
+/// The variables that identify IBTrACS netCDF.
 const VARIABLES: [&str; 4] = ["sid", "iso_time", "lat", "lon"];
 
-/// Variables of masks, which may lie beside tracks.
+/// Variables of masks, which may be in the same folder as tracks.
 const MASKS: [&str; 4] = ["LABELS", "ar_binary_tag", "binary_tag", "object_id"];
 
 fn of_header(line: &str) -> Option<TrackFormat> {
@@ -113,9 +113,9 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     let is_of_points = points_csv::lacks(&names).is_empty();
     let of_points = || is_of_points.then_some(TrackFormat::PointsCsv);
     match of_tool {
-        // StitchNodes writes indices of the grid; best tracks with dates in parts have none, and winds in knots.
+        // StitchNodes has grid indices; best tracks with split dates have none, and their winds are in knots.
         Some(TrackFormat::StitchNodesCsv) if !has(&["i"]) => of_points(),
-        // Tracks of a model to which season and basin were added; best tracks call their winds otherwise.
+        // Model tracks with added season and basin; best tracks use other names for winds.
         Some(TrackFormat::IbtracsCsv) if !ibtracs::WINDS.iter().any(|name| has(&[*name])) => {
             let has_wind = WINDS.iter().any(|name| has(&[*name]));
             of_points().filter(|_| has_wind).or(of_tool)
@@ -124,7 +124,7 @@ fn of_header(line: &str) -> Option<TrackFormat> {
     }
 }
 
-/// Which of some names are not there.
+/// The names that are absent.
 fn missing<'a>(wanted: &[&'a str], names: &[String]) -> Vec<&'a str> {
     let is_there = |name: &str| names.iter().any(|known| known == name);
     wanted
@@ -134,8 +134,8 @@ fn missing<'a>(wanted: &[&'a str], names: &[String]) -> Vec<&'a str> {
         .collect()
 }
 
-/// What a file lacks of the track format that it resembles most, as the end of a sentence about the file; `None` if it
-/// can be read, or does not look like tracks at all.
+/// What a file lacks compared to the most similar track format, as the end of a sentence about the file; `None` if it
+/// can be read, or does not resemble tracks at all.
 ///
 /// # Example
 /// ```
@@ -168,7 +168,7 @@ pub fn lacking(path: &Path) -> Option<String> {
         };
         (2 * lacking.len() <= columns.len()).then_some((format, lacking))
     });
-    // Of formats that lack equally much the general one: any table can be turned into it.
+    // On ties the general format wins: any table can be converted to it.
     let distance = |(format, lacking): &(TrackFormat, Vec<&str>)| {
         (lacking.len(), *format != TrackFormat::PointsCsv)
     };
@@ -243,7 +243,7 @@ mod tests {
                 "HC, 0001, 2021082612, 03, GFSO, 00600, 165N,  789W,  30, 1006, XX,  34, NEQ",
                 Some(TrackFormat::Atcf),
             ),
-            // Rows of HURDAT2 without their header, and files of the GFDL tracker with other identities.
+            // Rows of HURDAT2 without a header, and files of the GFDL tracker with other identities.
             ("20210826, 1200,  , TD, 16.5N,  78.9W,  30, 1006", None),
             (
                 "TG, 0001, 2021082612_F000_165N_0789W_FOF, 2021082612, 03, GFSO, 000",

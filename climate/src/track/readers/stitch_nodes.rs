@@ -1,7 +1,7 @@
-//! Text of TempestExtremes' `StitchNodes` in the layout `gfdl`.
+//! Text of TempestExtremes' `StitchNodes` in the format `gfdl`.
 
 use super::ReadOptions;
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{PARTS_ALONE, PRESSURES, winds};
 use super::units;
@@ -12,22 +12,21 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// Values after the grid indices where the user does not name them: the `--in_fmt` of TempestExtremes' own examples.
+/// Default values after the grid indices: the `--in_fmt` of TempestExtremes' own examples.
 const COLUMNS: [&str; 5] = ["lon", "lat", "slp", "wind", "zs"];
 
-/// The tracks of a text of `start N year month day hour` lines, each with N lines
-/// `i [j] lon lat ... year month day hour` below it; seconds of the day may stand for the hour. Grids of one index and of
-/// two are told apart by the number of whole numbers in front.
+/// Reads lines `start N year month day hour`, each followed by N lines `i [j] lon lat ... year month day hour`; seconds
+/// of the day may replace the hour. The number of leading integers distinguishes grids with one and with two indices.
 ///
-/// The file names neither its columns nor its calendar: [`ReadOptions`] does. Named columns must be as many as a point has
-/// values; those of TempestExtremes' examples are a guess, of which a note tells. A value that can be no pressure or wind is
-/// taken as unknown, and a note says so: also of negative ones, because the guess may be wrong.
+/// The file states neither its columns nor its calendar; [`ReadOptions`] does. The number of column names must match
+/// the number of values of a point. The default columns are a guess, which a note mentions. An impossible pressure or
+/// wind counts as unknown and is noted, even if negative, because the guess may be wrong.
 ///
 /// # Source
 /// TempestExtremes `src/nodes/StitchNodes.cpp`; Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021.
 ///
 /// # Errors
-/// As [`super::read`].
+/// Errors of [`super::read`].
 pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let mut reader = Reader::new(path, options)?;
@@ -41,19 +40,19 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
 struct Reader<'a> {
     path: &'a Path,
     options: &'a ReadOptions,
-    /// Place among the values of longitude, latitude, pressure, wind.
+    /// Indices of longitude, latitude, pressure and wind among the values.
     places: [Option<usize>; 4],
-    /// The unit of the wind in m/s: 1, unless the name of the column ends with another unit.
+    /// The unit of the wind in m/s: 1, unless the column name ends with another unit.
     wind_m_s: f64,
-    /// Number of columns, where the user names them.
+    /// Number of columns, if named by the user.
     named: Option<usize>,
-    rows: Rows,
+    rows: TrackBuilder,
     tracks: usize,
-    /// Points that the track still lacks, and the line where it began.
+    /// Number of missing points of the track, and the line of its start.
     open: (usize, u64),
-    /// How many pressures and winds were left out because they can be none.
+    /// Number of impossible pressures and winds dropped.
     implausible: [usize; 2],
-    /// Notes on columns whose names are of a wind or a pressure, but which are not read.
+    /// Notes on columns that look like winds or pressures but are not read.
     unread: Vec<String>,
     lines: u64,
 }
@@ -66,7 +65,7 @@ impl<'a> Reader<'a> {
             let lower = options.columns.iter().map(|name| name.to_ascii_lowercase());
             lower.collect()
         };
-        // Of several names the first counts, whatever their order in the file: as of the same tool's CSV.
+        // The first of several names counts, whatever the order in the file, as in the same tool's CSV.
         let find = |wanted: &[&str]| {
             wanted
                 .iter()
@@ -86,7 +85,7 @@ impl<'a> Reader<'a> {
             )));
         }
         let wind_name = places[3].and_then(|place| names.get(place));
-        let told = wind_name.and_then(|name| units::wind_of_name(name));
+        let unit_m_s = wind_name.and_then(|name| units::wind_of_name(name));
         let mut unread = Vec::new();
         if parts_alone {
             unread.push(PARTS_ALONE.to_string());
@@ -102,9 +101,9 @@ impl<'a> Reader<'a> {
             path,
             options,
             places,
-            wind_m_s: told.unwrap_or(1.0),
+            wind_m_s: unit_m_s.unwrap_or(1.0),
             named: (!options.columns.is_empty()).then_some(names.len()),
-            rows: Rows::default(),
+            rows: TrackBuilder::default(),
             tracks: 0,
             open: (0, 0),
             implausible: [0, 0],
@@ -153,7 +152,7 @@ impl<'a> Reader<'a> {
             .take(2)
             .take_while(|f| f.parse::<i64>().is_ok());
         let indices = indices.count();
-        // Two values and the date are the least.
+        // At least two values and the date.
         if indices == 0 || fields.len() < indices + 6 {
             return Err(self.structure(
                 number,
@@ -209,9 +208,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The pressure (Pa) and the wind (m/s) of a line, each left out and counted where it can be none.
+    /// The pressure (Pa) and the wind (m/s) of a line; impossible values are dropped and counted.
     ///
-    /// Unlike [`super::plausible::Plausible`] this counts negative values too: the column may be another one.
+    /// Unlike [`super::plausible::Plausible`], this counts negative values, too, because the column may be another
+    /// quantity.
     fn plausible(&mut self, [psl, wind]: [Option<f64>; 2]) -> [Option<f64>; 2] {
         let plausible_psl = psl.filter(|pa| PRESSURE_PA.contains(pa));
         let plausible_wind = wind.filter(|m_s| WIND_M_S.contains(m_s));
@@ -220,8 +220,8 @@ impl<'a> Reader<'a> {
         [plausible_psl, plausible_wind]
     }
 
-    /// The time of a line's last four numbers, of which the last is the hour or, in five digits, the second of the day:
-    /// `--out_seconds`.
+    /// The time from a line's last four numbers. The last is the hour or, with five digits, the second of the day
+    /// (`--out_seconds`).
     fn time(&self, number: u64, date: &[&str]) -> Result<Time> {
         let mut parts = [0i64; 4];
         for (slot, text) in parts.iter_mut().zip(date) {

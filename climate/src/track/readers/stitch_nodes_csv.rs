@@ -1,6 +1,6 @@
 //! CSV of TempestExtremes' `StitchNodes`.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
 use super::units;
 use crate::error::Result;
@@ -8,17 +8,17 @@ use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
 use std::path::Path;
 
-/// Names under which `StitchNodes --in_fmt` gives wind, in m/s. The user chooses them; these are the usual ones, before
-/// those of any tool ([`units`]). The last is CAM's speed, or ERA5's eastward part.
+/// Names of the wind in `StitchNodes --in_fmt`, in m/s. The user chooses them; these are the usual ones and precede the
+/// names of other tools ([`units`]). The last is CAM's speed, or ERA5's eastward component.
 static WINDS: [&str; 7] = ["wind10", "wind", "max_wind", "ws10", "wspd", "vmax", "u10"];
-/// What stands beside a `u10` that is a part of the wind.
+/// Columns that mark `u10` as a component of the wind.
 const NORTHWARD: &str = "v10";
-/// What is said where there are only parts.
+/// The note if there are only components.
 pub(super) const PARTS_ALONE: &str =
     "no wind is read: `u10` beside `v10` is its eastward part alone";
 
-/// What the wind may be called in a file with such columns, in lower case; and whether it has the wind's parts alone, of
-/// which neither is one.
+/// The possible wind columns of a file with these (lower-case) columns; and whether it has only the components of the
+/// wind.
 pub(super) fn winds(names: &[String]) -> (&'static [&'static str], bool) {
     let has = |name: &str| names.iter().any(|known| known == name);
     let has_any = |wanted: &[&str]| wanted.iter().any(|name| has(name));
@@ -55,21 +55,20 @@ const DIALECT: Dialect = Dialect {
     status: &[],
 };
 
-/// The tracks of a file of `StitchNodes --out_file_format csv`:
-/// `track_id, year, month, day, hour, i, j, lon, lat, ...`.
+/// Reads a file of `StitchNodes --out_file_format csv`: `track_id, year, month, day, hour, i, j, lon, lat, ...`.
 ///
-/// The file does not tell its calendar.
+/// The file does not state its calendar.
 ///
 /// # Source
-/// Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021; the layout as in TempestExtremes' `src/nodes/StitchNodes.cpp`.
+/// Ullrich et al. 2021, doi:10.5194/gmd-14-5023-2021; the format as in TempestExtremes' `src/nodes/StitchNodes.cpp`.
 ///
 /// # Errors
-/// As [`super::read`].
+/// Errors of [`super::read`].
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let names = Table::open(path, &[])?;
     let names: Vec<String> = names.names().iter().map(|name| plain_name(name)).collect();
     let (wind, parts_alone) = winds(&names);
-    let source = Source {
+    let source = TableSource {
         path,
         calendar,
         time_units: None,
@@ -109,7 +108,7 @@ mod tests {
         );
     }
 
-    /// ERA5 calls the eastward part of the wind `u10`; CAM so calls its speed.
+    /// `u10` is the eastward component of the wind in ERA5, but the speed in CAM.
     #[test]
     fn the_eastward_part_of_the_wind_is_no_speed() {
         let folder = tempfile::tempdir().unwrap();
@@ -129,7 +128,7 @@ mod tests {
         assert_eq!(parts.notes, [PARTS_ALONE]);
         let cam = parse("slp, U10", "99000, 30.0");
         assert_eq!((wind(&cam), cam.notes.len()), (Some(30.0), 0));
-        // Names of any tool, and one that is not known.
+        // Names of other tools, and an unknown one.
         let cmip = parse("psl, sfcWind", "99000, 30.0");
         assert_eq!((wind(&cmip), cmip.notes.len()), (Some(30.0), 0));
         let knots = parse("slp, wind_kt, u10, v10", "99000, 60.0, 3.0, 30.0");

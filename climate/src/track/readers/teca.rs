@@ -1,6 +1,6 @@
-//! Tables of tracks of TECA.
+//! TECA's tables of tracks.
 
-use super::delimited::{self, Dialect, Source};
+use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
 use crate::error::{ClimateError, Result};
 use squall_data::{Calendar, DataError};
@@ -27,45 +27,45 @@ const DIALECT: Dialect = Dialect {
     status: &[],
 };
 
-/// The tracks of `teca_tc_trajectory`, written as CSV.
+/// Reads the CSV output of `teca_tc_trajectory`.
 ///
-/// Lines that begin with `#` tell calendar and time units; columns may carry type codes, as in `"time(12)"`. Where
-/// `teca_table_calendar` added `year` and so on, these give the time.
+/// Comment lines with `#` state calendar and time units; columns may have type codes, as in `"time(12)"`. If
+/// `teca_table_calendar` added `year` etc., these determine the time.
 ///
 /// # Source
 /// TECA `data/teca_table.cxx` (`to_stream`) and `alg/teca_tc_trajectory.cxx` (columns).
 ///
 /// # Errors
-/// As [`super::read`]; also if neither the date nor the units of `time` are in the file.
+/// Errors of [`super::read`]; also if the file has neither the date nor the units of `time`.
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
-    let told = Told::of(path)?;
-    let calendar = match &told.calendar {
+    let comments = Comments::of(path)?;
+    let calendar = match &comments.calendar {
         None => calendar,
         Some(name) => Calendar::from_cf(name).ok_or_else(|| ClimateError::Table {
             path: path.into(),
             reason: format!("expected the calendar of CF, found `{name}`"),
         })?,
     };
-    let source = Source {
+    let source = TableSource {
         path,
         calendar,
-        time_units: told.time_units,
+        time_units: comments.time_units,
         wind_column: None,
     };
     delimited::read(&source, &DIALECT)
 }
 
-/// What the comments of a file tell.
+/// The facts stated in the comments of a file.
 #[derive(Default)]
-struct Told {
+struct Comments {
     calendar: Option<String>,
     time_units: Option<String>,
 }
 
-impl Told {
+impl Comments {
     fn of(path: &Path) -> Result<Self> {
         let file = File::open(path).map_err(DataError::io("open", path))?;
-        let mut told = Self::default();
+        let mut comments = Self::default();
         for line in BufReader::new(file).lines() {
             let line = line.map_err(DataError::io("read", path))?;
             let Some(comment) = line.strip_prefix('#') else {
@@ -74,13 +74,13 @@ impl Told {
             if let Some((name, value)) = comment.split_once('=') {
                 let value = Some(value.trim().trim_matches('"').to_string());
                 match name.trim() {
-                    "calendar" => told.calendar = value,
-                    "time_units" => told.time_units = value,
+                    "calendar" => comments.calendar = value,
+                    "time_units" => comments.time_units = value,
                     _ => {}
                 }
             }
         }
-        Ok(told)
+        Ok(comments)
     }
 }
 
@@ -112,7 +112,7 @@ mod tests {
             (0.3, Some(97_000.0))
         );
 
-        // Without units the number says nothing; the line is counted with the comments.
+        // Without units the number has no meaning; line numbers include comments.
         std::fs::write(&path, format!("# teca_table v1\n{HEADER}\n{rows}")).unwrap();
         let message = read(&path, Calendar::NoLeap).unwrap_err().to_string();
         assert!(
@@ -133,7 +133,7 @@ mod tests {
             table.tracks[0].points[0].time.to_string(),
             "1990-01-01T03:00:00"
         );
-        // An hour of data in days.
+        // An hour, in days.
         let hourly = text.replace("3, 0, 0.0e+00", "3, 59, 5.99999998e+01");
         std::fs::write(&path, hourly).unwrap();
         let table = read(&path, Calendar::NoLeap).unwrap();

@@ -1,11 +1,11 @@
-//! Names and units of winds and pressures in files that any tool may have written.
+//! Names and units of winds and pressures in files of any tool.
 
 use super::plausible::PRESSURE_PA;
 use crate::statistics::category::KNOT_M_S;
 use squall_data::archive::unit_factor;
 use std::collections::BTreeSet;
 
-/// Names of the highest wind near the surface, in lower case; of several that a file has the first counts.
+/// Names of the highest wind near the surface, in lower case; the first one found in a file counts.
 pub(super) static WINDS: [&str; 28] = [
     "wind_m_s",
     "wind_kt",
@@ -37,7 +37,7 @@ pub(super) static WINDS: [&str; 28] = [
     "10m_wind_speed",
 ];
 
-/// The same of the lowest sea-level pressure.
+/// Names of the lowest sea-level pressure, likewise.
 pub(super) static PRESSURES: [&str; 23] = [
     "slp",
     "psl",
@@ -64,7 +64,7 @@ pub(super) static PRESSURES: [&str; 23] = [
     "pmin",
 ];
 
-/// Names by which trackers call the wind of a model at 10 m, which is in m/s.
+/// Names of a model's wind at 10 m in trackers; the unit is m/s.
 const OF_MODELS: [&str; 9] = [
     "wind10",
     "wind10m",
@@ -77,17 +77,17 @@ const OF_MODELS: [&str; 9] = [
     "10m_wind_speed",
 ];
 
-/// Names of winds of agencies in IBTrACS, which are in knots.
+/// Names of winds of agencies in IBTrACS; the unit is knots.
 const OF_AGENCIES: [&str; 2] = ["wmo_wind", "usa_wind"];
 
-/// If a column has at least this many different winds, all multiples of five, they are an agency's, in knots: agencies
-/// round to five knots, and no model gives whole numbers.
+/// A column with at least this many different winds, all multiples of five, is taken to be an agency's, in knots:
+/// agencies round to five knots, and models do not produce integers.
 const FEWEST_FIVES: usize = 3;
 
-/// What the error about a wind without a unit asks for.
+/// The request in an error about a wind without a unit.
 pub(super) const TELLING_WIND: &str = "a unit that is told, m/s or knots";
 
-/// Metres per second of the unit that a name ends with, such as `wind_kt` or `wind (m/s)`; or that its tool has.
+/// The unit in m/s that a name ends with, such as `wind_kt` or `wind (m/s)`, or that its tool uses.
 pub(super) fn wind_of_name(name: &str) -> Option<f64> {
     let lower = name.trim().to_ascii_lowercase();
     if OF_MODELS.contains(&lower.as_str()) {
@@ -105,7 +105,7 @@ pub(super) fn wind_of_name(name: &str) -> Option<f64> {
     }
 }
 
-/// The unit that a name has in parentheses, as `wind (km/h)`; TECA has codes of types there, which are numbers.
+/// The unit in parentheses in a name, as in `wind (km/h)`. TECA has numeric type codes there.
 fn unit_in_parentheses(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once('(')?;
     let (unit, _) = rest.split_once(')')?;
@@ -113,11 +113,11 @@ fn unit_in_parentheses(name: &str) -> Option<&str> {
     (!is_code).then_some(unit)
 }
 
-/// Metres per second of the unit that the name of a wind tells at its end, by its tool or in parentheses, if it tells one.
+/// The unit in m/s that the name of a wind implies: by its ending, its tool or parentheses; `None` if it implies none.
 ///
 /// # Errors
-/// What stands in parentheses, if that is no unit of a wind.
-pub(super) fn wind_told(name: &str) -> Result<Option<f64>, String> {
+/// The text in parentheses, if it is not a unit of speed.
+pub(super) fn wind_unit_of_name(name: &str) -> Result<Option<f64>, String> {
     if let Some(factor) = wind_of_name(name) {
         return Ok(Some(factor));
     }
@@ -127,18 +127,19 @@ pub(super) fn wind_told(name: &str) -> Result<Option<f64>, String> {
     factor.transpose()
 }
 
-/// Whether the name of a wind has a number that is not its height of 10 m: it blows at another level, as `wind925`.
+/// Whether the name of a wind contains a number other than its height of 10 m, and therefore refers to another level,
+/// as in `wind925`.
 pub(super) fn is_aloft(name: &str) -> bool {
     let numbers = name.split(|c: char| !c.is_ascii_digit());
     numbers.filter(|n| !n.is_empty()).any(|n| n != "10")
 }
 
-/// A note on columns that look like a wind, where none is called as one.
+/// A note on columns that resemble winds, if none has a known name.
 pub(super) fn unread_wind<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     unread("wind", &["wind", "vmax"], "`wind_kt` or `wind_m_s`", names)
 }
 
-/// The same of pressures.
+/// The same for pressures.
 pub(super) fn unread_pressure<'n>(names: impl Iterator<Item = &'n str>) -> Option<String> {
     unread("pressure", &["pres", "slp", "msl"], "`slp`", names)
 }
@@ -162,11 +163,12 @@ fn unread<'n>(
     })
 }
 
-/// Metres per second of the winds of a column, and a note where they were guessed: by the unit that the file tells of
-/// it, by its name, or because best tracks alone have whole fives.
+/// The unit of a column of winds in m/s, with a note if it is a guess: from the file, from the name, or because only
+/// best tracks have multiples of five.
 ///
 /// # Errors
-/// What was found, if that is no unit of a wind, or nothing tells one: knots and m/s look alike.
+/// The unit found if it is not one of speed, or the range of values if the unit is unknown, since knots and m/s look
+/// alike.
 pub(super) fn wind_m_s(
     name: &str,
     unit: Option<&str>,
@@ -178,7 +180,7 @@ pub(super) fn wind_m_s(
             .map(|factor| (factor, None))
             .ok_or_else(|| format!("`{unit}`"));
     }
-    if let Some(factor) = wind_told(name)? {
+    if let Some(factor) = wind_unit_of_name(name)? {
         return Ok((factor, None));
     }
     let known = || values.iter().copied().filter(|value| *value > 0.0);
@@ -201,11 +203,11 @@ pub(super) fn wind_m_s(
     Err(format!("none, of winds from {low} to {high}"))
 }
 
-/// Pascal of the pressures of a column by the unit that the file tells of it, or by their size: no pressure of a storm
-/// in hPa could be one in Pa.
+/// The unit of a column of pressures in Pa: from the file, or from the magnitude, since the plausible ranges in hPa and
+/// Pa do not overlap.
 ///
 /// # Errors
-/// The unit, if it is none of a pressure.
+/// The unit, if it is not one of pressure.
 pub(super) fn pressure_pa(unit: Option<&str>, values: &[f64]) -> Result<f64, String> {
     if let Some(unit) = unit {
         return unit_factor("Pa", unit).ok_or_else(|| format!("`{unit}`"));
@@ -218,7 +220,7 @@ pub(super) fn pressure_pa(unit: Option<&str>, values: &[f64]) -> Result<f64, Str
     })
 }
 
-/// How many values are pressures in a unit of so many pascal.
+/// How many values are plausible pressures in a unit of `pa` pascals.
 pub(super) fn pressures(values: &[f64], pa: f64) -> usize {
     let are = values
         .iter()
@@ -245,16 +247,16 @@ mod tests {
         assert_eq!(guessed, KNOT_M_S);
         assert!(note.unwrap().contains("taken as knots"));
         assert_eq!(factor("wind", None, &[f64::NAN]), Ok(1.0));
-        // Two fives may be rounded m/s, and others say nothing.
+        // Two multiples of five may be rounded m/s; other values are ambiguous.
         assert!(factor("wind", None, &[35.0, 40.0]).is_err());
         let found = factor("wind", None, &[35.0, 40.0, 41.5]).unwrap_err();
         assert!(found.contains("from 35 to 41.5"), "{found}");
         assert_eq!(factor("wind", Some("K"), &fives), Err("`K`".into()));
-        // A unit in parentheses is told, too, and one that is not known is no guess.
+        // A unit in parentheses counts, too, and an unknown one is not guessed.
         assert_eq!(factor("wind (km/h)", None, &fives), Ok(1.0 / 3.6));
         assert_eq!(factor("wind (mph)", None, &fives), Err("`mph`".into()));
         assert_eq!(factor("wind(6)", None, &fives), Ok(KNOT_M_S));
-        // A name that is a unit alone is none of a wind with one.
+        // A name that is only a unit is not a wind with that unit.
         assert_eq!(wind_of_name("kt"), None);
     }
 

@@ -1,36 +1,36 @@
-//! Chooses one source of wind for each track, where a file has several.
+//! Chooses one source of wind per track in files with several.
 
 use super::imported::ImportedTrack;
 use crate::error::{ClimateError, Result};
 use crate::table::lines::plain_name;
 use std::path::Path;
 
-/// The winds of all columns of a file, until its tracks are whole.
+/// The winds of all columns of a file, until its tracks are complete.
 ///
-/// Agencies average over one, three or ten minutes: winds of two columns in one track would rise and fall by a tenth
-/// from point to point. A track takes the column that has a wind at most of its points, of equal ones the first: any
-/// other choice would leave more of the track without a wind. Or all tracks take the one that the user chose.
+/// Agencies average over one, three or ten minutes, so mixing columns within a track would change winds by about a
+/// tenth between points. A track uses the column with winds at most of its points (on ties the first), which leaves the
+/// fewest points without wind. Alternatively all tracks use the column chosen by the user.
 pub(super) struct Winds {
     columns: Vec<String>,
     /// Whether the user chose the only column.
     is_chosen: bool,
-    /// By place of the track among all, then point after point the wind of each column.
+    /// For each track, the winds of all columns, point by point.
     tracks: Vec<Vec<Option<f64>>>,
 }
 
-/// What people are told about the winds of a file.
+/// Messages about the choice of winds.
 #[derive(Default)]
-pub(super) struct Told {
-    /// How many tracks took which column, where there was a choice.
+pub(super) struct WindMessages {
+    /// The number of tracks per column, if there was a choice.
     pub fact: Option<String>,
-    /// What the winds of two tracks, or the lack of them, must not be taken for.
+    /// A caveat on mixed columns, or on tracks without wind.
     pub warning: Option<String>,
 }
 
-/// A column of winds as the file spells it, by the name that a user gives in any case.
+/// The wind column with a name requested in any case, as spelled in the file.
 ///
 /// # Errors
-/// [`ClimateError::WindColumn`] with the columns of winds that there are.
+/// [`ClimateError::WindColumn`] with the available wind columns.
 pub(super) fn named(path: &Path, names: &[String], asked: &str) -> Result<String> {
     let is_wind = |name: &&String| {
         let name = plain_name(name);
@@ -54,7 +54,7 @@ pub(super) fn named(path: &Path, names: &[String], asked: &str) -> Result<String
 }
 
 impl Winds {
-    /// No winds yet, of columns that people will be told of by these names.
+    /// Starts without winds; the column names are used in messages.
     pub fn of(columns: impl IntoIterator<Item = impl Into<String>>, is_chosen: bool) -> Self {
         Self {
             columns: columns.into_iter().map(Into::into).collect(),
@@ -71,15 +71,15 @@ impl Winds {
         self.tracks[track].extend(winds);
     }
 
-    /// Gives the points, which stand as they were added, the winds of the column of their track, and tells how many
-    /// tracks took which, where there was a choice. Winds that are not a tropical cyclone's are only marked.
-    pub fn settle(self, tracks: &mut [ImportedTrack]) -> Told {
+    /// Sets the wind of every point from the column chosen for its track; points must be in insertion order. Returns
+    /// messages if there was a choice. Winds that do not belong to a tropical cyclone are only flagged.
+    pub fn settle(self, tracks: &mut [ImportedTrack]) -> WindMessages {
         let count = self.columns.len();
         if count == 0 {
-            // Without any wind no point has one of another kind, for which its time would be kept.
+            // Without any winds, no point can have a non-tropical one.
             let points = tracks.iter_mut().flat_map(|track| &mut track.points);
             points.for_each(|point| point.other_wind = false);
-            return Told::default();
+            return WindMessages::default();
         }
         let mut taken = vec![0usize; count];
         for (track, winds) in tracks.iter_mut().zip(&self.tracks) {
@@ -88,7 +88,7 @@ impl Winds {
                 of_column.filter(|wind| wind.is_some()).count()
             };
             let counts: Vec<usize> = (0..count).map(known).collect();
-            // The last of equal ones is the largest: the first column is to be.
+            // `max_by_key` returns the last maximum; reversed, so that the first column wins.
             let Some(best) = (0..count).rev().max_by_key(|&column| counts[column]) else {
                 continue;
             };
@@ -100,14 +100,14 @@ impl Winds {
             }
         }
         if count > 1 || self.is_chosen {
-            self.told(&taken, tracks.len())
+            self.messages(&taken, tracks.len())
         } else {
-            Told::default()
+            WindMessages::default()
         }
     }
 
-    /// What people are told, where so many of all tracks took each column.
-    fn told(&self, taken: &[usize], tracks: usize) -> Told {
+    /// Composes the messages from the number of tracks per column.
+    fn messages(&self, taken: &[usize], tracks: usize) -> WindMessages {
         let each = self.columns.iter().zip(taken).filter(|(_, n)| **n > 0);
         let each: Vec<String> = each.map(|(name, n)| format!("{n} from `{name}`")).collect();
         let without = tracks.saturating_sub(taken.iter().sum());
@@ -127,7 +127,7 @@ impl Winds {
         };
         let nothing = (without > 0).then(|| format!("{without} without a wind"));
         let each: Vec<String> = each.into_iter().chain(nothing).collect();
-        Told {
+        WindMessages {
             fact: Some(format!(
                 "tracks by their column of winds: {}",
                 each.join(", ")

@@ -1,11 +1,11 @@
-//! Decks of ATCF, the forecasting system of US agencies: best tracks (b-decks), and the forecast of one model.
+//! Decks of ATCF, the forecasting system of US agencies: best tracks (b-decks), and forecasts of one model.
 
 mod survey;
 #[cfg(test)]
 mod tests;
 
 use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, point};
-use super::imported::{MOST_APART, Rows, TrackFormat, TrackTable};
+use super::imported::{MAX_STEP_SECONDS, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
 use squall_data::{Calendar, Class, Time};
@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use survey::{Content, survey};
 
-/// Where in a line things stand; the longitude comes after the latitude.
+/// Columns of a line; the longitude follows the latitude.
 const BASIN: usize = 0;
 const NUMBER: usize = 1;
 const DATE: usize = 2;
@@ -26,40 +26,40 @@ const PRESSURE: usize = 9;
 const STATUS: usize = 10;
 const NAME: usize = 27;
 
-/// The technique of best tracks.
+/// The technique code of best tracks.
 const BEST: &str = "BEST";
 
-/// The tracks of lines `AL, 09, 2021082612,   , BEST,   0, 165N,  789W,  30, 1006, TD,  34, NEQ, ...`, of which a point
-/// has one for each radius of 34, 50 and 64 kt; of one storm or of many. Winds are in knots, pressures in hPa; 0 is
-/// missing. Old decks end after the wind.
+/// Reads lines such as `AL, 09, 2021082612,   , BEST,   0, 165N,  789W,  30, 1006, TD,  34, NEQ, ...`, of one or many
+/// storms. A point has one line per wind radius (34, 50 and 64 kt). Winds are in knots, pressures in hPa; 0 means
+/// missing. Lines of old decks end after the wind.
 ///
-/// A track is called by basin, number and season of its storm, as `AL092021`; a season of the south begins in July, and
-/// a storm that goes on after the end of its season keeps its name. Winds of points that are extratropical or
-/// disturbances are left out, as those of IBTrACS ([`super::kinds`]).
+/// A track is named by basin, number and season of its storm, such as `AL092021`. Southern seasons begin in July, and a
+/// storm that continues after the end of its season keeps its name. Winds of extratropical points and disturbances are
+/// dropped, as for IBTrACS ([`super::kinds`]).
 ///
-/// In the files of forecasts (a-decks, the output of the GFDL vortex tracker) each technique and each start has a track
-/// of its own for the same storm: a file is read if it has one technique and one start. The lead time is in hours, or in
-/// hundredths of them if it has five digits, as in the tracker's `fort.69`.
+/// In files of forecasts (a-decks, output of the GFDL vortex tracker), each technique and each start time has its own
+/// track of a storm; only files with one technique and one start time are accepted. The lead time is in hours, or in
+/// hundredths of hours if it has five digits, as in the tracker's `fort.69`.
 ///
 /// # Source
 /// NRL, "Best Track/Objective Aid/Wind Radii Format"; GFDL vortex tracker, `output_atcfunix`.
 ///
 /// # Errors
-/// As [`super::read`]; [`crate::ClimateError::ManyForecasts`] if there are several techniques or starts.
+/// Errors of [`super::read`]; [`crate::ClimateError::ManyForecasts`] if there are several techniques or start times.
 pub(super) fn read(path: &Path) -> Result<TrackTable> {
     let mut reader = Reader {
         path,
         content: survey(path)?,
         storms: HashMap::new(),
         lost: 0,
-        rows: Rows::default(),
+        rows: TrackBuilder::default(),
         plausible: Plausible::default(),
     };
     each_line(path, |line, text| reader.read_line(line, text))?;
     Ok(reader.finish())
 }
 
-/// Whether a line is one of a deck, by which a file is told.
+/// Whether a line belongs to a deck; used to recognise the format.
 pub(super) fn is_line(line: &str) -> bool {
     let cells: Vec<&str> = line.split(',').map(str::trim).collect();
     let [code, number, date, minutes, technique, lead, ..] = cells[..] else {
@@ -74,12 +74,12 @@ pub(super) fn is_line(line: &str) -> bool {
         && lead.parse::<i64>().is_ok()
 }
 
-/// Whether a text is the number of a storm: two digits, or up to four where the GFDL tracker found the storm.
+/// Whether a text is the number of a storm: two digits, or up to four if the GFDL tracker found the storm.
 fn is_number(text: &str) -> bool {
     (2..=4).any(|count| digits(text, count).is_some())
 }
 
-/// A storm whose lines are being read, at its last time.
+/// The latest point of a storm whose lines are being read.
 struct Storm {
     time: Time,
     line: u64,
@@ -91,11 +91,11 @@ struct Storm {
 struct Reader<'a> {
     path: &'a Path,
     content: Content,
-    /// By identity.
+    /// Storms by identity.
     storms: HashMap<String, Storm>,
-    /// Points without a position.
+    /// Number of points without a position.
     lost: usize,
-    rows: Rows,
+    rows: TrackBuilder,
     plausible: Plausible,
 }
 
@@ -124,7 +124,7 @@ impl Reader<'_> {
         if lon_deg == 0.0 && lat_deg == 0.0 {
             return Err(cells.bad("lat", LAT, "a position, which 0N 0E is not"));
         }
-        // Zero is no wind of a storm, but what is not known.
+        // Zero means unknown.
         let knots = cells.measure("wind", WIND)?.filter(|knots| *knots > 0.0);
         let hpa = cells.measure("pressure", PRESSURE)?;
         let status = cells.status(STATUS)?;
@@ -146,14 +146,14 @@ impl Reader<'_> {
             let basin = ocean.basin(lon_deg, lat_deg);
             (Class::TropicalCyclone, Some(season), basin)
         });
-        // Trackers have numbers there.
+        // Forecast files have numbers in this column.
         if self.content == Content::BestTracks {
             self.rows.call(track, cells.get(NAME));
         }
         Ok(())
     }
 
-    /// The time for which a line stands.
+    /// The valid time of a line.
     fn valid(&self, cells: &Cells<'_>, start: Time) -> Result<Time> {
         let text = cells.get(LEAD);
         let hours = text.parse::<i64>().ok().filter(|_| text.len() <= 4);
@@ -178,19 +178,19 @@ impl Reader<'_> {
         }
     }
 
-    /// What the storm of a line is called, and its season.
+    /// The name and season of the storm of a line.
     fn identity(&self, cells: &Cells<'_>, ocean: Ocean, start: Time, time: Time) -> (String, i64) {
         let id = |season: i64| format!("{}{}{season:04}", cells.get(BASIN), cells.get(NUMBER));
         let season = ocean.season(start);
         let before = id(season - 1);
         let storm = self.storms.get(&before);
-        match storm.map(|storm| time.seconds_since(storm.time).abs() <= MOST_APART) {
+        match storm.map(|storm| time.seconds_since(storm.time).abs() <= MAX_STEP_SECONDS) {
             Some(true) => (before, season - 1),
             _ => (id(season), season),
         }
     }
 
-    /// Whether a line only adds a radius to the last point of its storm.
+    /// Whether a line only adds a wind radius to the last point of its storm.
     fn is_known(&self, id: &str, now: &Storm, cells: &Cells<'_>) -> Result<bool> {
         let Some(last) = self.storms.get(id) else {
             return Ok(false);
@@ -227,7 +227,7 @@ impl Reader<'_> {
     }
 }
 
-/// When a line begins: the time of a best track, the start of a forecast.
+/// The date of a line: the time of a best track, the start time of a forecast.
 fn start_of(cells: &Cells<'_>) -> Result<Time> {
     let bad = || cells.bad("date", DATE, "a date yyyymmddhh");
     let date = digits(cells.get(DATE), 10).ok_or_else(bad)?;
@@ -235,7 +235,7 @@ fn start_of(cells: &Cells<'_>) -> Result<Time> {
     Time::new(Calendar::Standard, year, month, day, date % 100, 0, 0).map_err(|_| bad())
 }
 
-/// Whether a line has zeros for a position, with or without letters.
+/// Whether the position of a line is zero, with or without hemisphere letters.
 fn is_nowhere(cells: &Cells<'_>) -> bool {
     let is_zero = |text: &str| text.trim_end_matches(['N', 'S', 'E', 'W']).trim_end() == "0";
     is_zero(cells.get(LAT)) && is_zero(cells.get(LAT + 1))

@@ -1,4 +1,4 @@
-//! Finds out whether a deck holds best tracks or one forecast, and refuses several forecasts.
+//! Determines whether a deck contains best tracks or one forecast, and rejects several forecasts.
 
 use super::{BEST, DATE, TECHNIQUE};
 use crate::error::{ClimateError, Result};
@@ -6,30 +6,30 @@ use crate::track::readers::agency_text::{Cells, each_line};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// So many techniques of a deck are named.
+/// Maximum number of techniques named in an error.
 const MOST_NAMED: usize = 12;
 
-/// What the lines of a deck are.
+/// The kind of lines in a deck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Content {
-    /// Best tracks: where storms were, as agencies analysed it afterwards.
+    /// Best tracks: post-storm analyses of agencies.
     BestTracks,
-    /// The forecast of one technique from one start.
+    /// The forecast of one technique from one start time.
     Forecast,
 }
 
-/// What a deck is, by its first line and the techniques and starts of all.
+/// Determines the kind of a deck from its first line and from the techniques and start times of all lines.
 ///
 /// # Errors
-/// [`ClimateError::ManyForecasts`] if there are several techniques or starts; [`ClimateError::Data`] if it cannot be
-/// read.
+/// [`ClimateError::ManyForecasts`] if there are several techniques or start times; [`ClimateError::Data`] if the deck
+/// cannot be read.
 pub(super) fn survey(path: &Path) -> Result<Content> {
     let mut is_best = None;
     let (mut techniques, mut starts) = (BTreeSet::new(), BTreeSet::new());
     each_line(path, |line, text| {
         let cells = Cells::of(path, line, text);
         let technique = cells.get(TECHNIQUE);
-        // What else stands in a deck of best tracks is damage, of which the reader tells the line.
+        // Any other line in a deck of best tracks is damaged; the reader reports it with its line number.
         if !*is_best.get_or_insert(technique == BEST) {
             techniques.insert(technique.to_string());
             starts.insert(cells.get(DATE).to_string());
@@ -48,7 +48,7 @@ pub(super) fn survey(path: &Path) -> Result<Content> {
     })
 }
 
-/// The first of some names, and how many more there are.
+/// Lists the first names, and the number of the others.
 fn named(all: &BTreeSet<String>) -> String {
     let first: Vec<&str> = all.iter().take(MOST_NAMED).map(String::as_str).collect();
     let first = first.join(", ");

@@ -1,4 +1,4 @@
-//! Decks as agencies and the GFDL vortex tracker write them, and damaged ones.
+//! Decks as written by agencies and the GFDL vortex tracker, and damaged ones.
 
 use super::*;
 use crate::error::ClimateError;
@@ -15,8 +15,8 @@ fn parse(text: &str) -> Result<TrackTable> {
     read_any(&path, &ReadOptions::default())
 }
 
-/// Three storms: two of one season in two basins, and an old one of the south with lines that end after the wind. Made
-/// up, but for the layout.
+/// Three storms: two of one season in two basins, and an old southern one whose lines end after the wind. Synthetic
+/// data in the original layout.
 const BEST_TRACKS: &str = "\
 AL, 12, 2005082812,   , BEST,   0, 257N,  877W, 145,  909, HU,  34, NEQ,  180,  180,  120,  160, 1006,  250,  20, 175,   0,   L,   0,    ,   0,   0,    KATRINA, D,
 AL, 12, 2005082812,   , BEST,   0, 257N,  877W, 145,  909, HU,  50, NEQ,  120,  120,   75,  100, 1006,  250,  20, 175,   0,   L,   0,    ,   0,   0,    KATRINA, D,
@@ -60,7 +60,7 @@ fn lines_of_one_time_are_one_point() {
     assert_eq!((south[0].lon_deg, south[0].lat_deg), (135.5, -10.3));
 }
 
-/// A depression has a number until it is a storm; the tracker has numbers of another kind in the same place.
+/// The name column contains a number for depressions, and other numbers in files of the tracker.
 #[test]
 fn storms_are_called_by_their_last_name() {
     let called = |text: &str| {
@@ -104,7 +104,7 @@ fn a_storm_keeps_its_season_and_the_next_with_its_number_is_another() {
         let text: String = lines.iter().map(|(code, date)| line(code, date)).collect();
         names(&text)
     };
-    // Over New Year; over the end of June in the south.
+    // Across New Year, and across the end of June in the south.
     assert_eq!(
         of(&[("AL, 30", "2005123118"), ("AL, 30", "2006010100")]),
         ["AL302005"]
@@ -114,7 +114,7 @@ fn a_storm_keeps_its_season_and_the_next_with_its_number_is_another() {
         ["SH242005"]
     );
     assert_eq!(of(&[("SH, 01", "2005070100")]), ["SH012006"]);
-    // Years one after the other, in either order; storms side by side.
+    // Consecutive years in either order; interleaved storms.
     let years = [("IO, 01", "2005050100"), ("IO, 01", "2006050100")];
     assert_eq!(of(&years), ["IO012005", "IO012006"]);
     assert_eq!(of(&[years[1], years[0]]), ["IO012006", "IO012005"]);
@@ -126,7 +126,7 @@ fn a_storm_keeps_its_season_and_the_next_with_its_number_is_another() {
     assert_eq!(of(&beside), ["EP012005", "EP022005"]);
 }
 
-/// One forecast as the GFDL tracker writes it; the storm is lost at the third time.
+/// A forecast as written by the GFDL tracker; the storm is lost at the third time.
 const FORECAST: &str = "\
 AL, 13, 2000092512, 03, GFSO, 000, 243N,  675W,  42,  995, XX,  34, NEQ, 0242, 0163, 0124, 0208
 AL, 13, 2000092512, 03, GFSO, 012, 250N,  680W,  52,  990, XX,  34, NEQ, 0242, 0163, 0124, 0208
@@ -153,7 +153,7 @@ fn one_forecast_is_a_track_at_the_times_that_it_is_for() {
         "{:?}",
         table.notes
     );
-    // Of the tracker's file with quarters of an hour.
+    // The tracker's file with quarter hours.
     let minutes = FORECAST.replace(", 012,", ", 01225,");
     let point = parse(&minutes).unwrap().tracks[0].points[1];
     assert_eq!(point.time.to_string(), "2000-09-26T00:15:00");
@@ -166,7 +166,7 @@ fn one_forecast_is_a_track_at_the_times_that_it_is_for() {
     );
 }
 
-/// The tracker has more basins than agencies; those that span several are told apart by the first point.
+/// The tracker has more basins than agencies; codes that span several basins are resolved by the first point.
 #[test]
 fn a_forecast_has_a_basin_by_its_code_or_its_place() {
     for (code, place, season, basin) in [
@@ -282,7 +282,7 @@ fn faults_are_located() {
 }
 
 proptest! {
-    /// A file that is cut, or has other bytes somewhere, is read or refused.
+    /// A truncated file, or one with changed bytes, is read or rejected.
     #[test]
     fn no_damage_ends_the_program(
         at in 0usize..900,

@@ -1,17 +1,17 @@
-//! Best tracks of the US National Hurricane Center as its text HURDAT2.
+//! Best tracks of the US National Hurricane Center in its text format HURDAT2.
 
 #[cfg(test)]
 mod tests;
 
 use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, misplaced, point};
-use super::imported::{Rows, TrackFormat, TrackTable};
+use super::imported::{TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
 use squall_data::{Calendar, Class, Time};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// What the values of a row are; older files lack the last.
+/// The columns of a row; older files lack the last one.
 const COLUMNS: [&str; 21] = [
     "date",
     "time",
@@ -36,45 +36,45 @@ const COLUMNS: [&str; 21] = [
     "radius of the highest wind",
 ];
 
-/// Where some of them stand; the longitude comes after the latitude, all from the wind on are measures.
+/// Column indices. The longitude follows the latitude; all columns from the wind on are numeric.
 const RECORD: usize = 2;
 const STATUS: usize = 3;
 const LAT: usize = 4;
 const WIND: usize = 6;
 
-/// Why a row is there, if not for its hour: closest approach, genesis, intensity, landfall, lowest pressure, detail of
-/// the intensity, change of status, detail of the track, highest wind.
+/// Codes for rows between regular hours: closest approach, genesis, intensity, landfall, lowest pressure, detail of the
+/// intensity, change of status, detail of the track, highest wind.
 const RECORDS: [&str; 10] = ["", "C", "G", "I", "L", "P", "R", "S", "T", "W"];
 
-/// What a header is like.
+/// The expected layout of a header.
 const HEADER: &str = "a header such as `AL122005, KATRINA, 34,`";
 
-/// The tracks of a text of headers `AL092021, IDA, 40,`, each with as many rows below it:
-/// `20210829, 1655, L, HU, 29.1N,  90.2W, 130,  931, ...` in knots and hPa.
+/// Reads headers such as `AL092021, IDA, 40,`, each followed by that many rows: `20210829, 1655, L, HU, 29.1N,  90.2W,
+/// 130,  931, ...` in knots and hPa.
 ///
-/// A track is called by the identity of its storm, as `AL092021`. Winds of points that are extratropical or disturbances
-/// are left out, as those of IBTrACS ([`super::kinds`]).
+/// A track is named by the identity of its storm, such as `AL092021`. Winds of extratropical points and disturbances
+/// are dropped, as for IBTrACS ([`super::kinds`]).
 ///
 /// # Source
-/// NHC, "The revised Atlantic hurricane database (HURDAT2)", and its like of the Pacific; Landsea and Franklin 2013,
+/// NHC, "The revised Atlantic hurricane database (HURDAT2)", and its Pacific counterpart; Landsea and Franklin 2013,
 /// doi:10.1175/MWR-D-12-00254.1.
 ///
 /// # Errors
-/// As [`super::read`].
+/// Errors of [`super::read`].
 pub(super) fn read(path: &Path) -> Result<TrackTable> {
     let mut reader = Reader {
         path,
         line: 0,
         storm: None,
         seen: HashSet::new(),
-        rows: Rows::default(),
+        rows: TrackBuilder::default(),
         plausible: Plausible::default(),
     };
     each_line(path, |line, text| reader.read_line(line, text))?;
     reader.finish()
 }
 
-/// Whether a line is a header, by which a file is told.
+/// Whether a line is a header; used to recognise the format.
 pub(super) fn is_header(line: &str) -> bool {
     let line = line.strip_suffix(',').unwrap_or(line);
     let id = line.split(',').next().unwrap_or("").trim();
@@ -85,15 +85,15 @@ pub(super) fn is_header(line: &str) -> bool {
         })
 }
 
-/// The storm that is being read.
+/// The storm being read.
 struct Storm {
     id: String,
     name: String,
     season: i64,
     ocean: Ocean,
-    /// Where its header is.
+    /// Line of its header.
     line: u64,
-    /// Rows that it still lacks.
+    /// Number of missing rows.
     left: u64,
     /// Time of its last row.
     last: Option<Time>,
@@ -104,7 +104,7 @@ struct Reader<'a> {
     line: u64,
     storm: Option<Storm>,
     seen: HashSet<String>,
-    rows: Rows,
+    rows: TrackBuilder,
     plausible: Plausible,
 }
 
@@ -205,7 +205,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Refuses to go on while a storm lacks rows.
+    /// Fails if a storm is incomplete.
     fn end_storm(&self, found: &str) -> Result<()> {
         match &self.storm {
             Some(Storm { left, line, .. }) if *left > 0 => {

@@ -1,4 +1,4 @@
-//! Texts as NHC publishes them, and damaged ones.
+//! Texts as published by NHC, and damaged ones.
 
 use super::*;
 use crate::statistics::Basin;
@@ -14,7 +14,8 @@ fn parse(text: &str) -> Result<TrackTable> {
     read_any(&path, &ReadOptions::default())
 }
 
-/// Two storms, one of the Pacific beyond the date line with the values of newer files. Made up, but for the layout.
+/// Two storms, one in the Pacific across the date line with the columns of newer files. Synthetic data in the original
+/// layout.
 const TWO: &str = "\
 AL122005,            KATRINA,      4,
 20050828, 1800,  , HU, 26.3N,  88.6W, 150,  902,  200,  200,  150,  150,  120,  120,   75,  120,   90,   90,   60,   90,
@@ -66,7 +67,7 @@ fn storms_have_their_season_basin_and_tropical_winds() {
     assert!(near(points[3].lon_deg, 1.5) && near(points[4].lon_deg, 179.5));
 }
 
-/// Its winds are of one agency: there is nothing to choose.
+/// All winds are of one agency, so there is no choice.
 #[test]
 fn no_column_of_winds_is_chosen_where_there_are_none() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ fn faults_are_located() {
 }
 
 proptest! {
-    /// A file that is cut, or has other bytes somewhere, is read or refused.
+    /// A truncated file, or one with changed bytes, is read or rejected.
     #[test]
     fn no_damage_ends_the_program(
         at in 0usize..750,
@@ -196,7 +197,7 @@ proptest! {
         }
     }
 
-    /// Degrees, knots and hPa come back as they were written.
+    /// Degrees, knots and hPa round-trip.
     #[test]
     fn what_is_written_is_read(
         rows in prop::collection::vec((0u32..900, 0u32..3600, any::<bool>(), 1u32..290, 800u32..1100), 1..20),

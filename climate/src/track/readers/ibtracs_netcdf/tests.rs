@@ -1,9 +1,9 @@
-//! Small files with the variables of IBTrACS: kinds of tracks, winds, calendars, and what is refused.
+//! Small files with IBTrACS' variables: kinds of tracks, winds, calendars, and rejected files.
 
 use super::*;
 use crate::track::readers::{ReadOptions, read};
 
-/// A file of one storm of two points in a `date_time` of three, with strings, without basin and pressure.
+/// A file with strings and one storm, two of whose three `date_time` entries are used, without basin and pressure.
 fn write(path: &Path, calendar: &str, date: &str) -> std::result::Result<(), netcdf::Error> {
     let mut file = netcdf::create(path)?;
     file.add_dimension("storm", 1)?;
@@ -30,7 +30,7 @@ fn write(path: &Path, calendar: &str, date: &str) -> std::result::Result<(), net
     Ok(())
 }
 
-/// The same with what NOAA tells of track and points.
+/// The same with NOAA's variables for types and natures.
 fn write_kinds(path: &Path, kind: &str) -> std::result::Result<(), netcdf::Error> {
     write(path, "standard", "2001-03-01 00:00:00")?;
     let mut file = netcdf::append(path)?;
@@ -157,7 +157,7 @@ fn numbers_of_points_and_places_that_are_none_are_located() {
     assert!(message.contains("`17`), point 2"), "{message}");
 }
 
-/// A length alone takes no memory.
+/// A large length alone does not allocate memory.
 #[test]
 fn more_storms_than_any_file_has_are_refused() {
     let folder = tempfile::tempdir().unwrap();

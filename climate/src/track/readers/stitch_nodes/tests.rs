@@ -1,4 +1,4 @@
-//! Texts with one and with two grid indices, named columns, and faults.
+//! Texts with one and with two grid indices, named columns, and errors.
 
 use super::*;
 use squall_data::Calendar;
@@ -17,7 +17,7 @@ const TWO: &str = "start\t2\t1999\t9\t10\t0\n\t605\t36\t302.5\t18.0\t1.003906e+0
 #[test]
 fn tracks_of_both_kinds_of_grid() {
     let table = parse(TWO, &ReadOptions::default()).unwrap();
-    // The layout has no identities.
+    // The format has no identities.
     let mut identities = table.tracks.iter().map(|track| &track.identity);
     assert!(identities.all(|identity| identity.source_id.is_none()));
     assert_eq!((table.tracks.len(), table.points()), (2, 3));
@@ -43,13 +43,13 @@ fn tracks_of_both_kinds_of_grid() {
     );
     assert!(table.notes.is_empty(), "{:?}", table.notes);
     assert_eq!(point.time.calendar(), Calendar::NoLeap);
-    // The same columns, not told: what cannot be a pressure is not one.
+    // The same columns, but not named: an impossible pressure is dropped.
     let table = parse(text, &ReadOptions::default()).unwrap();
     assert_eq!(table.tracks[0].points[0].min_psl_pa, None);
     assert_eq!(table.notes.len(), 3);
 }
 
-/// As `StitchNodes --out_seconds` writes them.
+/// As written by `StitchNodes --out_seconds`.
 #[test]
 fn a_time_may_be_in_seconds_of_the_day() {
     let text = "start\t2\t1999\t9\t10\t00000\n\t1\t2\t3.0\t4.0\t1999\t9\t10\t00000\n\
@@ -68,7 +68,7 @@ fn a_time_may_be_in_seconds_of_the_day() {
     }
 }
 
-/// With a column left out the height of the ground, 13.9 m here, would be the wind.
+/// With a column missing, the height of the ground, 13.9 m here, would be taken for the wind.
 #[test]
 fn named_columns_are_all_of_a_file() {
     let text = "start 1 1999 9 10 0\n 1 2 302.5 18.0 100390 13.9 40.0 1999 9 10 0\n";
@@ -101,7 +101,7 @@ fn a_wind_speed_comes_before_a_component() {
     let table = parse(text, &options).unwrap();
     assert_eq!(table.tracks[0].points[0].max_wind_m_s, Some(19.5));
     assert!(table.notes.is_empty(), "{:?}", table.notes);
-    // Without one the eastward part is none.
+    // Without the northward component, the eastward one is not a wind.
     let mut parts = options;
     parts.columns[4] = "zs".into();
     let table = parse(text, &parts).unwrap();
@@ -109,7 +109,7 @@ fn a_wind_speed_comes_before_a_component() {
     assert_eq!(table.notes, [PARTS_ALONE]);
 }
 
-/// A name tells a unit, and what looks like a wind or a pressure and is none is not lost in silence.
+/// A name can state a unit; columns that look like winds or pressures but are not are reported.
 #[test]
 fn names_tell_units_and_what_is_not_read() {
     let text = "start 1 1999 9 10 0\n 1 2 302.5 18.0 60.0 100390 1999 9 10 0\n";

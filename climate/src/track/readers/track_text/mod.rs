@@ -4,7 +4,7 @@
 mod tests;
 
 use super::ReadOptions;
-use super::imported::{ImportedPoint, Names, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable, UniqueNames};
 use super::plausible::Plausible;
 use super::units::{self, PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
@@ -14,22 +14,22 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
-/// TRACK's code for what an added field lacks is 1e25.
+/// TRACK's missing-value code for added fields is 1e25.
 const HUGE: f64 = 1e20;
 
-/// The tracks of a text that begins with `TRACK_NUM tracks ADD_FLD fields values &flags`, perhaps after a description,
-/// and has for each track lines `TRACK_ID name` and `POINT_NUM points`, and one line for each point:
-/// `time lon lat value & ...`. A flag of 1 says that an added field has a position before its value.
+/// Reads a text that begins with `TRACK_NUM tracks ADD_FLD fields values &flags`, possibly after a description. Each
+/// track has lines `TRACK_ID name` and `POINT_NUM points`, and one line per point: `time lon lat value & ...`. With a
+/// flag of 1, an added field has a position before its value.
 ///
-/// The file names neither its added fields nor their units: [`ReadOptions::columns`] names the fields in their order,
-/// or before them the field that was tracked, too. Winds are in m/s, unless a name ends with another unit; pressures are
-/// in hPa or Pa by their size.
+/// The file names neither its added fields nor their units. [`ReadOptions::columns`] names the fields in order,
+/// optionally preceded by the tracked field. Winds are in m/s unless a name ends with another unit; pressures are in
+/// hPa or Pa depending on their magnitude.
 ///
 /// # Source
-/// Hodges 1995, Monthly Weather Review 123, page 3458; the layout as in its files.
+/// Hodges 1995, Monthly Weather Review 123, page 3458; the format as in its files.
 ///
 /// # Errors
-/// As [`super::read`]; [`ClimateError::TimeStep`] where a point has a time step instead of a date.
+/// Errors of [`super::read`]; [`ClimateError::TimeStep`] if a point has a time step instead of a date.
 pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
     let mut reader = Reader {
@@ -39,7 +39,7 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
         header: None,
         track: None,
         tracks: 0,
-        names: Names::default(),
+        names: UniqueNames::default(),
         points: Vec::new(),
     };
     for line in BufReader::new(file).lines() {
@@ -50,29 +50,29 @@ pub(super) fn read(path: &Path, options: &ReadOptions) -> Result<TrackTable> {
     reader.finish()
 }
 
-/// What stands above all tracks.
+/// The facts above all tracks.
 struct Header {
     tracks: usize,
-    /// Values of a point after its time and position, of which the tracked field is the first.
+    /// Number of values of a point after time and position; the tracked field is the first.
     values: usize,
     fields: usize,
-    /// Places among those values.
+    /// Indices among those values.
     wind: Option<usize>,
     pressure: Option<usize>,
-    /// Metres per second of the unit of the wind.
+    /// The unit of the wind in m/s.
     wind_m_s: f64,
 }
 
-/// A track that is being read.
+/// A track being read.
 struct Open {
     name: String,
-    /// Where it begins.
+    /// Its first line.
     line: u64,
-    /// Points that it still lacks; `None` before `POINT_NUM`.
+    /// Number of missing points; `None` before `POINT_NUM`.
     left: Option<u64>,
 }
 
-/// A point with its values as they stand in the file.
+/// A point with its values as in the file.
 struct Point {
     track: String,
     at: ImportedPoint,
@@ -87,7 +87,7 @@ struct Reader<'a> {
     header: Option<Header>,
     track: Option<Open>,
     tracks: usize,
-    names: Names,
+    names: UniqueNames,
     points: Vec<Point>,
 }
 
@@ -99,7 +99,7 @@ impl Reader<'_> {
             return Ok(());
         };
         if self.header.is_none() {
-            // What comes before is of the grid and for people.
+            // Preceding lines describe the grid or are for people.
             if *first == "TRACK_NUM" {
                 self.header = Some(self.header(&fields, text)?);
             }
@@ -147,14 +147,14 @@ impl Reader<'_> {
         Ok(header)
     }
 
-    /// Finds wind and pressure among the names that the user gives.
+    /// Finds wind and pressure among the names given by the user.
     fn name_columns(&self, header: &mut Header, flags: &str) -> Result<()> {
         let names = &self.options.columns;
         if names.is_empty() {
             return Ok(());
         }
         let fields = header.fields;
-        // A field with a position has its value behind it.
+        // A field with a position has its value after it.
         let mut next = 1;
         let mut places = vec![0];
         for flag in flags.chars() {
@@ -180,8 +180,8 @@ impl Reader<'_> {
         let wind = find(&WINDS);
         header.wind = wind.map(|place| places[place]);
         header.pressure = find(&PRESSURES).map(|place| places[place]);
-        let told = wind.and_then(|place| units::wind_of_name(&names[place]));
-        header.wind_m_s = told.unwrap_or(1.0);
+        let unit_m_s = wind.and_then(|place| units::wind_of_name(&names[place]));
+        header.wind_m_s = unit_m_s.unwrap_or(1.0);
         Ok(())
     }
 
@@ -190,9 +190,9 @@ impl Reader<'_> {
         let (["TRACK_ID", name] | ["TRACK_ID", name, "START_TIME", _]) = fields else {
             return Err(self.structure("TRACK_ID name, or TRACK_ID name START_TIME time", text));
         };
-        let told = self.header.as_ref().map_or(0, |header| header.tracks);
-        if self.tracks == told {
-            let expected = format!("no more than the {told} tracks of TRACK_NUM");
+        let expected_tracks = self.header.as_ref().map_or(0, |header| header.tracks);
+        if self.tracks == expected_tracks {
+            let expected = format!("no more than the {expected_tracks} tracks of TRACK_NUM");
             return Err(self.structure(&expected, text));
         }
         self.tracks += 1;
@@ -264,7 +264,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The time of a point: ten digits are a date; fewer count time steps, of which the file does not tell the length.
+    /// The time of a point. Ten digits are a date; fewer are a time step, whose length the file does not state.
     fn time(&self, text: &str) -> Result<Time> {
         let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
         if !is_number || text.len() > 10 {
@@ -304,7 +304,7 @@ impl Reader<'_> {
         )
     }
 
-    /// Refuses to go on while a track lacks points.
+    /// Fails if a track is incomplete.
     fn end_track(&self, found: &str) -> Result<()> {
         match &self.track {
             Some(Open { left: Some(0), .. }) | None => Ok(()),
@@ -331,7 +331,7 @@ impl Reader<'_> {
         }
         let pressures: Vec<f64> = self.points.iter().map(|point| point.pressure).collect();
         let pressure_pa = units::pressure_pa(None, &pressures).unwrap_or(1.0);
-        let mut rows = Rows::default();
+        let mut rows = TrackBuilder::default();
         let mut plausible = Plausible::default();
         for Point {
             track,

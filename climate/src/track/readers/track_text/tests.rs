@@ -1,4 +1,4 @@
-//! Files as TRACK writes them, and damaged ones.
+//! Files as written by TRACK, and damaged ones.
 
 use super::*;
 use crate::track::readers::read as read_any;
@@ -17,7 +17,7 @@ fn parse(text: &str, columns: &[&str]) -> Result<TrackTable> {
     read_any(&path, &options)
 }
 
-/// Two tracks of one name, a pressure with a position, a wind without.
+/// Two tracks with the same name; a pressure with a position, a wind without.
 const TWO: &str = "0\n0 0\nTRACK_NUM        2 ADD_FLD    2   4 &10\n\
     TRACK_ID  28 START_TIME 1979022918\nPOINT_NUM  2\n\
     1979022918 359.5 -10.5 4.3e+00 & 3.6e+02 & -1.1e+01 & 1.0045e+03 & 2.1e+01 & \n\
@@ -43,12 +43,12 @@ fn added_fields_that_are_named() {
     assert_eq!((second.max_wind_m_s, second.min_psl_pa), (Some(25.0), None));
     assert_eq!(table.tracks[1].points[0].max_wind_m_s, None);
     assert!(table.notes.is_empty(), "{:?}", table.notes);
-    // One more name is that of the tracked field.
+    // An extra name is that of the tracked field.
     let named = parse(TWO, &["vorticity", "mslp", "wind10"]).unwrap();
     assert_eq!(named, table);
     let knots = parse(TWO, &["mslp", "wind_kt"]).unwrap().tracks[0].points[0];
     assert!((knots.max_wind_m_s.unwrap() - 21.0 * 1852.0 / 3600.0).abs() < 1e-9);
-    // Without names the places alone are known, and a note says so.
+    // Without names only positions are known, which a note mentions.
     let plain = parse(TWO, &[]).unwrap();
     assert_eq!(plain.tracks[0].points[0].min_psl_pa, None);
     assert!(
@@ -56,7 +56,7 @@ fn added_fields_that_are_named() {
         "{:?}",
         plain.notes
     );
-    // Names that are no wind's and no pressure's are told.
+    // Names that are neither winds nor pressures are reported.
     let aloft = parse(TWO, &["pres850", "wind850"]).unwrap();
     assert_eq!(aloft.tracks[0].points[0].max_wind_m_s, None);
     let [wind, pressure] = aloft.notes.as_slice() else {
@@ -153,7 +153,7 @@ fn faults_are_located() {
 }
 
 proptest! {
-    /// A file that is cut, or has other bytes somewhere, is read or refused.
+    /// A truncated file, or one with changed bytes, is read or rejected.
     #[test]
     fn no_damage_ends_the_program(
         at in 0usize..400,

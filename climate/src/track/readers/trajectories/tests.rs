@@ -1,4 +1,4 @@
-//! Files of every layout, as their tools write them, and damaged ones.
+//! Files of every layout, as written by their tools, and damaged ones.
 
 use super::*;
 use crate::statistics::category::KNOT_M_S;
@@ -8,7 +8,7 @@ use proptest::prelude::*;
 
 type Written = std::result::Result<(), netcdf::Error>;
 
-/// What `write` puts into a file, read by its content.
+/// Writes a file with `write` and reads it with automatic detection.
 fn parse(write: impl FnOnce(&mut FileMut) -> Written + Send) -> Result<TrackTable> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("anything");
@@ -36,7 +36,7 @@ fn numbers(
 
 const HOURS: (&str, &str) = ("units", "hours since 1979-02-28 12:00:00");
 
-/// Four points, as most layouts here have them.
+/// Four points in the usual layouts.
 fn points(file: &mut FileMut, along: &[&str]) -> Written {
     let lat = [10.0, 10.5, -20.0, -21.0];
     numbers(file, "lat", along, &lat, &[])?;
@@ -54,7 +54,7 @@ fn points(file: &mut FileMut, along: &[&str]) -> Written {
     numbers(file, "psl", along, &psl, &[("units", "hpa")])
 }
 
-/// What all layouts of these points must give.
+/// The expected result for all layouts of these points.
 fn check(table: &TrackTable, names: [&str; 2]) {
     assert_eq!(table.format, TrackFormat::TrajectoryNetcdf);
     let found: Vec<&str> = table.tracks.iter().map(|t| t.name.as_str()).collect();
@@ -63,7 +63,7 @@ fn check(table: &TrackTable, names: [&str; 2]) {
         panic!("{table:?}")
     };
     assert_eq!((first.lon_deg, second.lon_deg), (359.5, 0.5));
-    // The given calendar, where the file names none, has no 29 February.
+    // The file states no calendar, and the given one has no 29 February.
     assert_eq!(second.time.to_string(), "1979-03-01T00:00:00");
     assert_eq!(
         (second.max_wind_m_s, second.min_psl_pa),
@@ -99,11 +99,11 @@ fn contiguous(file: &mut FileMut, sizes: [f64; 2]) -> Written {
 
 #[test]
 fn contiguous_ragged_arrays() {
-    // Two tracks of one name stay two.
+    // Two tracks with the same name remain separate.
     let table = parse(|file| contiguous(file, [2.0, 2.0])).unwrap();
     check(&table, ["1900-12", "1900-12#2"]);
-    let told = ["1900-12", "1900-12#2"].map(|name| Some(name.to_string()));
-    assert_eq!(source_ids(&table), told);
+    let expected = ["1900-12", "1900-12#2"].map(|name| Some(name.to_string()));
+    assert_eq!(source_ids(&table), expected);
     let table = parse(|file| contiguous(file, [2.0, 0.0])).unwrap();
     assert_eq!((table.tracks.len(), table.points()), (1, 2));
     assert!(
@@ -124,7 +124,7 @@ fn indexed_ragged_arrays() {
     };
     let table = parse(|file| index(file, [0.0, 0.0, 2.0, 2.0], "storms")).unwrap();
     check(&table, ["1", "3"]);
-    // The numbers are ours.
+    // The track numbers are made up by the reader.
     assert!(source_ids(&table).iter().all(Option::is_none));
     for (values, instances, parts) in [
         (
@@ -187,7 +187,7 @@ fn points_that_name_their_track() {
     );
 }
 
-/// Both orders of the dimensions, times of each track or of all; names of tracks, or none.
+/// Both orders of the dimensions, times per track or shared; with and without track names.
 #[test]
 fn padded_rows() {
     const PAD: f64 = f64::NAN;
@@ -233,8 +233,8 @@ fn padded_rows() {
     check(&table, ["1", "2"]);
 }
 
-/// TRACK's own: where each track begins, pressures in hPa that say they are Pa, a calendar with a name of its own,
-/// positions of added fields.
+/// TRACK's format: the start of each track, pressures in hPa labelled Pa, a calendar attribute of its own, positions of
+/// added fields.
 fn track(file: &mut FileMut, firsts: [f64; 2], sizes: [f64; 2], units: &str) -> Written {
     file.add_dimension("tracks", 2)?;
     file.add_dimension("record", 4)?;
@@ -332,7 +332,7 @@ fn netcdf_of_track() {
     }
 }
 
-/// Single values of a point, and axes.
+/// Single values per point, and axes.
 #[test]
 fn faults_are_located() {
     let with =
@@ -417,7 +417,7 @@ fn faults_are_located() {
     ] {
         contains(&with(name, values, &attributes).unwrap_err(), &parts);
     }
-    // Times that go back are put in order, one that comes twice once.
+    // Descending times are sorted, and a repeated time is dropped.
     let table = with("time", [12.0, 0.0, 6.0, 6.0], &[HOURS]).unwrap();
     assert_eq!(table.tracks[0].points[0].lat_deg, 10.5);
     assert_eq!(table.points(), 3);
@@ -426,13 +426,13 @@ fn faults_are_located() {
         "{:?}",
         table.notes
     );
-    // A point without a position is none.
+    // A point without a position is dropped.
     let table = with("vmax", [10.0, 20.0, 30.0, 40.0], &[]).unwrap();
     let wind = table.tracks[1].points[1].max_wind_m_s.unwrap();
     assert!((wind - 40.0 * KNOT_M_S).abs() < 1e-9 && table.notes.len() == 1);
 }
 
-/// A standard name tells no level, and a variable's own name does.
+/// A standard name does not state the level, unlike a variable's own name.
 #[test]
 fn a_wind_aloft_is_none_of_a_track() {
     let with = |name: &'static str| {
@@ -443,8 +443,8 @@ fn a_wind_aloft_is_none_of_a_track() {
             numbers(file, "lon", &along, &[1.0, 2.0], &[])?;
             numbers(file, "time", &along, &[0.0, 6.0], &[HOURS])?;
             numbers(file, "track_id", &along, &[1.0, 1.0], &[])?;
-            let told = [("units", "m s-1"), ("standard_name", "wind_speed")];
-            numbers(file, name, &along, &[20.0, 30.0], &told)
+            let attributes = [("units", "m s-1"), ("standard_name", "wind_speed")];
+            numbers(file, name, &along, &[20.0, 30.0], &attributes)
         })
         .unwrap()
     };
@@ -460,7 +460,7 @@ fn a_wind_aloft_is_none_of_a_track() {
     );
 }
 
-/// A length alone takes no memory.
+/// A large length alone does not allocate memory.
 #[test]
 fn more_tracks_than_points_could_have_are_refused() {
     let error = parse(|file| {
@@ -492,7 +492,7 @@ fn other_files_are_none_and_empty_ones_have_no_tracks() {
     assert!(table.unwrap().tracks.is_empty());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("fields.nc");
-    // Stations, and a grid with positions of its own: neither has tracks.
+    // Stations, and a grid with two-dimensional coordinates: neither has tracks.
     let write = |along: &'static [&'static str], time: &'static [&'static str]| {
         on_library_thread(|| -> Written {
             let mut file = netcdf::create(&path)?;
@@ -515,7 +515,7 @@ fn other_files_are_none_and_empty_ones_have_no_tracks() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the sizes and places of tracks are, no point is in two tracks or in none without a word.
+    /// With arbitrary sizes and starts, no point is in two tracks, and none is dropped without a note.
     #[test]
     fn any_sizes_are_read_or_refused(
         firsts in prop::array::uniform2(-2i32..6),
@@ -526,7 +526,7 @@ proptest! {
             let left_out = 4.0 - sizes[0] - sizes[1];
             prop_assert!(left_out >= 0.0);
             let notes = |part: &str| table.notes.iter().any(|note| note.contains(part));
-            // Two of the points are of one time.
+            // Two of the points have the same time.
             let repeated = f64::from(u8::from(notes("1 points repeat")));
             prop_assert_eq!(table.points() as f64, 4.0 - left_out - repeated);
             prop_assert_eq!(notes("belong to no track"), left_out > 0.0);

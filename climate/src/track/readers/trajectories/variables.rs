@@ -1,4 +1,4 @@
-//! The variables of a netCDF file by what they are called, their values, and texts.
+//! Finds the variables of a netCDF file by name, and reads values and texts.
 
 use crate::error::{ClimateError, Result};
 use netcdf::types::NcVariableType;
@@ -6,14 +6,14 @@ use netcdf::{AttributeValue, File, Variable};
 use squall_data::DataError;
 use std::path::Path;
 
-/// More values than any file of tracks has: a damaged header must not ask for all memory.
+/// More values than in any track file; limits the memory that a damaged header can request.
 pub(in crate::track::readers) const MOST_VALUES: usize = 1 << 27;
 
-/// Values of this size are codes for missing ones, whatever the attributes say: TRACK's 1e25, netCDF's 9.97e36.
+/// Values of at least this size are missing-value codes, whatever the attributes say: TRACK's 1e25, netCDF's 9.97e36.
 const HUGE: f64 = 1e20;
 
-/// What a variable may be called, in lower case, the first that a file has counts; else a standard name that only one
-/// variable has.
+/// The possible names of a variable, in lower case, of which the first found counts; otherwise a standard name that
+/// only one variable has.
 pub(super) struct Quantity {
     /// Usual names.
     pub names: &'static [&'static str],
@@ -21,7 +21,7 @@ pub(super) struct Quantity {
     pub standard_names: &'static [&'static str],
 }
 
-/// Latitude of a centre. TRACK has more of them, of its added fields.
+/// Latitude of a centre. TRACK has further latitudes, of its added fields.
 pub(super) const LATITUDE: Quantity = Quantity {
     names: &["lat", "latitude", "lat_deg"],
     standard_names: &["latitude"],
@@ -38,10 +38,10 @@ pub(super) const TIME: Quantity = Quantity {
 };
 
 /// An open file.
-pub(super) struct Source<'a> {
-    /// Where it is.
+pub(super) struct TrajectoryFile<'a> {
+    /// Its path.
     pub path: &'a Path,
-    /// What netCDF has of it.
+    /// The netCDF handle.
     pub file: &'a File,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn dimensions(variable: &Variable<'_>) -> Vec<String> {
     variable.dimensions().iter().map(|d| d.name()).collect()
 }
 
-/// The same without the one along which the characters of a text stand.
+/// The same without the dimension along the characters of a text.
 pub(super) fn text_dimensions(variable: &Variable<'_>) -> Vec<String> {
     let mut names = dimensions(variable);
     if variable.vartype() == NcVariableType::Char {
@@ -59,7 +59,7 @@ pub(super) fn text_dimensions(variable: &Variable<'_>) -> Vec<String> {
     names
 }
 
-/// An attribute that is text and not blank.
+/// A text attribute that is not blank.
 pub(super) fn attribute(variable: &Variable<'_>, name: &str) -> Option<String> {
     let text = match variable.attribute_value(name)?.ok()? {
         AttributeValue::Str(text) => text,
@@ -81,8 +81,8 @@ fn is_numeric(variable: &Variable<'_>) -> bool {
     )
 }
 
-impl<'a> Source<'a> {
-    /// The variable of numbers that is a quantity, among those with fitting dimensions.
+impl<'a> TrajectoryFile<'a> {
+    /// The numeric variable for a quantity, among those with fitting dimensions.
     pub fn find(
         &self,
         wanted: &Quantity,
@@ -110,10 +110,10 @@ impl<'a> Source<'a> {
         Some(fitting.swap_remove(place))
     }
 
-    /// The values as they are stored; NaN where missing.
+    /// The values as stored; NaN if missing.
     ///
     /// # Errors
-    /// [`DataError::BadVariable`] if it holds no numbers, or more than any file of tracks.
+    /// [`DataError::BadVariable`] if it is not numeric, or larger than any track file.
     pub fn stored(&self, variable: &Variable<'_>) -> Result<Vec<f64>> {
         let length = variable.len();
         if length > MOST_VALUES {
@@ -132,7 +132,7 @@ impl<'a> Source<'a> {
             .iter()
             .filter_map(|name| number(variable, name))
             .collect();
-        // Attributes and values may be of different precision.
+        // Attributes and values may differ in precision.
         let is_code = |value: f64| {
             let alike = |code: &f64| (value - code).abs() <= 1e-6 * code.abs();
             codes.iter().any(alike)
@@ -145,10 +145,10 @@ impl<'a> Source<'a> {
         Ok(values)
     }
 
-    /// The values, unpacked by scale and offset; NaN where missing.
+    /// The values, unpacked by scale and offset; NaN if missing.
     ///
     /// # Errors
-    /// As [`Self::stored`].
+    /// Errors of [`Self::stored`].
     pub fn values(&self, variable: &Variable<'_>) -> Result<Vec<f64>> {
         let (scale, offset) = packing(variable);
         let mut values = self.stored(variable)?;
@@ -158,10 +158,10 @@ impl<'a> Source<'a> {
         Ok(values)
     }
 
-    /// Names that a variable gives to tracks: texts, or whole numbers; `None` where one is missing or blank.
+    /// Track names from a variable of texts or integers; `None` if missing or blank.
     ///
     /// # Errors
-    /// [`DataError::BadVariable`] if it holds neither.
+    /// [`DataError::BadVariable`] if it contains neither.
     pub fn names(&self, variable: &Variable<'_>) -> Result<Vec<Option<String>>> {
         let texts = match variable.vartype() {
             NcVariableType::String => self.strings(variable)?,
@@ -213,7 +213,7 @@ impl<'a> Source<'a> {
         Ok(bytes.chunks(width).map(text).collect())
     }
 
-    /// The error of a variable that cannot be used.
+    /// An error for an unusable variable.
     pub fn bad(
         &self,
         variable: &Variable<'_>,

@@ -1,11 +1,11 @@
-//! Each number is what its name says, from a few rows by hand to its column in the tables.
+//! Each quantity is computed by hand from a few rows and checked up to its column in the tables.
 
 use super::*;
 use squall_data::grid::EARTH_RADIUS_KM;
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 
-/// Three cyclones, the last in the South Indian Ocean, and a river: all in the first of twelve years.
+/// Three cyclones, the last one in the South Indian Ocean, and a river, all in the first of twelve years.
 const TRACKS: &str = "\
 track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,min_psl_pa,max_wind_m_s,landfalls,max_area_km2,max_ivt_kg_m_s
 1,tropical_cyclone,2001-08-01T00:00:00,2001-08-03T00:00:00,142,17,99000,32,0,100000,
@@ -14,7 +14,7 @@ track_id,class,start_time,end_time,genesis_lon_deg,genesis_lat_deg,min_psl_pa,ma
 4,atmospheric_river,2001-03-01T00:00:00,2001-03-02T12:00:00,220,40,,,1,900000,800
 ";
 
-/// Points of these; the first stands for twelve hours, the third cyclone is strongest at its second point.
+/// Points of these tracks. The first one stands for twelve hours; the third cyclone is strongest at its second point.
 const EVENTS: &str = "\
 class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s,mean_prect_m_s,hours,precipitation_km3,length_km,max_tmq_kg_m2,max_ivt_kg_m_s
 tropical_cyclone,2001-08-01T00:00:00,142,17,100000,1,32,1e-7,12,2,,,
@@ -46,7 +46,8 @@ fn of_rows() -> Comparison {
 fn every_quantity_is_what_its_name_says() {
     let found = of_rows();
     let (years, times) = (12.0, 12.0 * 365.0);
-    // Accumulated energy is of squares of knots, in 10⁴, and of six hours; two times as much of twelve.
+    // Accumulated cyclone energy sums squared winds in knots every six hours, in 10⁴; a point of twelve hours counts
+    // twice.
     let knots = 3600.0 / 1852.0f64;
     let squares = 2.0 * 32f64.powi(2) + 33f64.powi(2) + 30f64.powi(2) + 50f64.powi(2);
     let energy = 1e-4 * knots.powi(2) * (squares + 40f64.powi(2));
@@ -54,7 +55,7 @@ fn every_quantity_is_what_its_name_says() {
     use Quantity as Q;
     for (quantity, expected) in [
         (Q::CycloneTracks, 3.0 / years),
-        // 32, 33 and 50 m/s are 62, 64 and 97 kt: a storm, categories 1 and 3.
+        // 32, 33 and 50 m/s are 62, 64 and 97 kt: a tropical storm, category 1 and category 3.
         (Q::Hurricanes, 2.0 / years),
         (Q::MajorHurricanes, 1.0 / years),
         (Q::CycloneLandfalls, 3.0 / years),
@@ -67,7 +68,7 @@ fn every_quantity_is_what_its_name_says() {
         (Q::CycloneLatitude, (17.0 + 18.0 + 15.0) / 3.0),
         (Q::CycloneLifetime, 4.0),
         (Q::CycloneArea, 180_000.0),
-        // 8.64 and 25.92 mm a day, the second over twice the area.
+        // 8.64 and 25.92 mm a day, the latter over twice the area.
         (Q::CycloneRain, (8.64 + 2.0 * 25.92) / 3.0),
         (Q::CycloneWater, 10.0 / years),
         (Q::RiverTracks, 1.0 / years),
@@ -97,7 +98,7 @@ fn every_quantity_is_what_its_name_says() {
 #[test]
 fn maps_bins_and_levels_are_of_the_same_rows() {
     let found = of_rows();
-    // Two of the cyclones begin between 15 and 20°N, 140 and 145°E: the 22nd row and 29th column of 5 degrees.
+    // Two cyclones form in 15-20°N, 140-145°E: the 22nd row and the 29th column of the 5-degree map.
     let is_genesis = |map: &&compare::MapChange| {
         map.quantity == MapQuantity::GenesisDensity && map.class.code() == 1
     };
@@ -107,7 +108,7 @@ fn maps_bins_and_levels_are_of_the_same_rows() {
     let density = genesis.a[21 * 72 + 28];
     let expected = 2.0 / 12.0 / (cell_km2 / 1e6);
     assert!((density / expected - 1.0).abs() < 1e-9, "{density}");
-    // A wind at an edge belongs to the bin above it.
+    // A wind on the edge of two bins belongs to the upper one.
     let winds = found.distributions.iter().find(|d| d.name == "max_wind");
     let winds = winds.unwrap();
     assert_eq!(winds.edges, [30.0, 35.0, 40.0, 45.0, 50.0, 55.0]);
@@ -125,7 +126,7 @@ fn maps_bins_and_levels_are_of_the_same_rows() {
     }
 }
 
-/// The numbers of the first row of a table that begins so, by column.
+/// The numbers in the first row of the table that starts with `begin`, by column.
 fn numbers_of(table: &Path, begin: &str) -> BTreeMap<String, f64> {
     let text = fs::read_to_string(table).unwrap();
     let columns = text.lines().next().unwrap().split(',');
@@ -176,7 +177,7 @@ fn tables_have_each_number_in_its_column() {
             ("adjusted_p", tracks.adjusted_p),
         ],
     );
-    // That of 20 years is the fourth.
+    // The level for 20 years is the fourth.
     let levels = &found.return_levels[0];
     let [of_a, of_b] = &levels.fits;
     let ((a_low, a_high), (b_low, b_high)) = (ends(of_a.bands[3]), ends(of_b.bands[3]));
@@ -196,11 +197,11 @@ fn tables_have_each_number_in_its_column() {
             ("high", high),
         ],
     );
-    // Twelve years tell nothing about one in 50.
+    // Twelve years are too short for the 50-year level.
     let table = fs::read_to_string(folder.path().join("return_levels.csv")).unwrap();
     let beyond = "annual_max_wind,tropical_cyclone,m/s,50,,,,,,,,,,beyond_record";
     assert!(table.lines().any(|row| row == beyond), "{table}");
-    // 28 to 52 m/s against 32 to 60: those from 40 to 45.
+    // Winds of 28 to 52 m/s against 32 to 60 m/s: check the bin from 40 to 45.
     let winds = &found.distributions[0];
     let place = winds.edges.iter().position(|edge| *edge == 40.0).unwrap();
     let bin = &winds.bins[place].change;

@@ -1,4 +1,4 @@
-//! What is found between two runs, and what is written of it.
+//! The changes found between two runs and the output written from them.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn imposed_changes_are_found_where_they_are() {
         })
         .sum();
     assert!((seasons - tracks.change.a.unwrap()).abs() < 1e-9);
-    // Seasons of a basin add up to the basin, and bins of strength to all.
+    // The seasons of a basin add up to the basin; the bins of strength add up to all tracks.
     let of_pacific = |season| Group::of_both(Basin::WestPacific, season);
     for s in 0..4 {
         let [part, whole] = [of_pacific(s), Group::of_season(s)]
@@ -77,10 +77,10 @@ fn imposed_changes_are_found_where_they_are() {
     };
     assert!((all(|c| c.a) - tracks.change.a.unwrap()).abs() < 1e-9);
     assert!((all(|c| c.b) - tracks.change.b.unwrap()).abs() < 1e-9);
-    // Winds of 28 to 52 m/s become 32 to 60.
+    // Winds of 28 to 52 m/s become 32 to 60 m/s.
     let moved = |bin: &&compare::Bin| bin.significant && bin.change.difference > Some(0.0);
     assert!(winds.bins.iter().any(|bin| moved(&bin)), "{winds:?}");
-    // The map of rivers changes at its one cell, by the imposed 0.3 of the time over the cells of 5 degrees.
+    // The river map changes in its only marked cell: by the imposed 0.3 of the time, spread over the 5-degree cells.
     let map = |quantity, class: u8| {
         let wanted = |m: &&compare::MapChange| m.quantity == quantity && m.class.code() == class;
         found.map_changes.iter().find(wanted).unwrap()
@@ -115,12 +115,12 @@ fn imposed_changes_are_found_where_they_are() {
         "{}",
         found.statements[0]
     );
-    // Twelve annual maxima make a fit.
+    // Twelve annual maxima are enough for a fit.
     assert_eq!(found.return_levels.len(), 2);
     assert!(found.return_levels[0].changes[3].interval.unwrap().low > 0.0);
 }
 
-/// Moves two of three storms of a run: to the South Indian Ocean, and to the North Atlantic.
+/// Moves two of every three storms of a run: one to the South Indian Ocean, one to the North Atlantic.
 fn spread_out(folder: &Path) {
     for (name, id, lon, lat) in [("tracks.csv", 0, 4, 5), ("events.csv", 5, 2, 3)] {
         let file = folder.join(name);
@@ -183,7 +183,7 @@ fn hemispheres_are_the_sums_of_their_basins() {
             assert!((whole.0 - a).abs() < 1e-9 && (whole.1 - b).abs() < 1e-9);
         }
     }
-    // A mean of a hemisphere is that of its only basin here.
+    // The mean of a hemisphere equals the mean of the only basin that has storms.
     let south = of(Quantity::CycloneWind, Some(Region::Southern), None);
     let indian = of(Quantity::CycloneWind, Some(Basin::SouthIndian.into()), None);
     assert_eq!(south, indian);
@@ -344,7 +344,7 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
     found.write(folder.path()).unwrap();
     assert!(Comparison::is_in(folder.path()));
     let back = Comparison::read(folder.path()).unwrap();
-    // As text, because what is not known is not equal to itself.
+    // Compared as text because NaN is not equal to itself.
     assert_eq!(format!("{back:?}"), format!("{found:?}"));
     assert_eq!(back.map_changes.len(), 4);
 
@@ -354,10 +354,10 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
     let html = ReportBuilder::new(input).unwrap().html().unwrap();
     let start = html.find("<section id=\"changes-1\"").unwrap();
     let section = &html[start..start + html[start..].find("</section>").unwrap()];
-    // Numbers stay with their units where a line ends.
+    // Non-breaking spaces keep numbers together with their units.
     let section = &section.replace('\u{a0}', " ");
     assert!(html.contains("<section id=\"changes-2\""));
-    // Words: every sentence on the whole Earth and year, and those of the return levels.
+    // Text: every statement about the whole Earth and year, and those about return levels.
     for row in back.changes.iter().filter(|row| row.group() == Group::ALL) {
         if let Some(text) = compare::statement(row, &back) {
             let text = text
@@ -368,7 +368,7 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
         }
     }
     assert!(section.contains("The strongest wind of a tropical cyclone in 20 years"));
-    // Maps: as many dots as cells are significant.
+    // Maps: one dot per significant cell.
     let significant: usize = (back.map_changes.iter())
         .map(|map| map.significant(0.05).filter(|yes| *yes).count())
         .sum();
@@ -383,13 +383,13 @@ fn a_comparison_read_back_is_a_section_of_a_report() {
     assert!(error.contains("changes.json"), "{error}");
 }
 
-/// `squall report` would show new numbers beside the maps of the comparison that was there before.
+/// Otherwise `squall report` would show the new numbers next to the maps of the previous comparison.
 #[test]
 fn what_is_not_written_whole_is_no_comparison() {
     let folder = tempfile::tempdir().unwrap();
     let found = compare(&Run::default(), &years(2013..=2024, 2), &options()).unwrap();
     found.write(folder.path()).unwrap();
-    // What cannot be replaced.
+    // A folder in place of the file makes replacing it fail.
     let maps = folder.path().join("maps.nc");
     fs::remove_file(&maps).unwrap();
     fs::create_dir(&maps).unwrap();

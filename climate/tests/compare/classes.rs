@@ -1,10 +1,10 @@
-//! Tables of boxes hold four classes: each is compared as what it is.
+//! Tables of boxes contain four classes, and each class is compared separately.
 
 use super::*;
 
-/// A run of four whole years whose tables have, in every year, some tracks of each class.
+/// A run of four whole years whose tables contain tracks of each class in every year.
 struct Boxes {
-    /// Tracks a year, with the days that each lives.
+    /// Tracks per year and the days that each one lives.
     tracks: Vec<(&'static str, usize, i64)>,
 }
 
@@ -95,7 +95,7 @@ fn four_classes_of_boxes_are_counted_apart() {
     assert_eq!(of(Quantity::RiverLifetime), (2.0, 2.0));
     assert_eq!(of(Quantity::ExtratropicalLifetime), (5.0, 5.0));
     assert_eq!(of(Quantity::DepressionLifetime), (1.0, 1.0));
-    // Objects: one each day of a life, its first and last included, over 365 times a year.
+    // One object on each day of a lifetime, the first and last included, with 365 times a year.
     let present = |quantity, objects: f64| {
         let (a, _) = of(quantity);
         assert!((a - objects / 365.0).abs() < 1e-12, "{quantity:?}: {a}");
@@ -136,7 +136,7 @@ fn a_class_that_only_one_run_tells_is_not_compared_and_named() {
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     assert!(page.contains(note));
     assert!(page.contains("<h3>Atmospheric rivers</h3>"));
-    // Between two runs of masks nobody asks for them.
+    // Masks never contain these classes, so comparing two runs of masks needs no note.
     let (found, _) = compared(&masks, &masks);
     assert!(
         !found.notes.iter().any(|n| n.contains("xtratropical")),
@@ -145,7 +145,7 @@ fn a_class_that_only_one_run_tells_is_not_compared_and_named() {
     );
 }
 
-/// Tracks of other tools are cyclones alone: a heading with nothing below it would look like "none found".
+/// Tracks of other tools contain cyclones only: a heading with nothing below it would look like "none found".
 #[test]
 fn a_class_that_neither_run_tells_has_no_part_on_the_page() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,10 +171,10 @@ fn a_class_that_neither_run_tells_has_no_part_on_the_page() {
     assert!(of_class(1).iter().all(|flag| *flag == -1));
 }
 
-/// There had been a heading with an empty list.
+/// This used to be a heading with an empty list.
 #[test]
 fn of_a_class_that_has_no_event_the_page_says_so() {
-    // The rivers of these masks are too small to be events.
+    // The rivers in these masks are too small to become events.
     let found = compare(&Run::default(), &years(2013..=2024, 2), &options()).unwrap();
     let page = changes_page(&found, "cyclones alone", "").unwrap();
     let rivers = page.split("<h3>Atmospheric rivers</h3>\n").nth(1).unwrap();

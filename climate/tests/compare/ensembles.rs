@@ -1,4 +1,4 @@
-//! Sides of several runs, whose years are pooled.
+//! Sides that consist of several runs, whose years are pooled.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn members_of_n_years_are_one_run_of_all_their_years() {
             (&one.a.years, 12 / block_years)
         );
     }
-    // On the other side, too.
+    // The same with the members on the other side.
     let found = compare_with(side(&path("b"), "b"), pooled, &options()).unwrap();
     let one = compare_with(side(&path("b"), "b"), side(&path("one"), "a"), &options()).unwrap();
     assert_eq!(numbers(&found), numbers(&one));
@@ -39,7 +39,7 @@ fn members_of_n_years_are_one_run_of_all_their_years() {
 #[test]
 fn a_block_of_years_is_of_one_member() {
     let folder = tempfile::tempdir().unwrap();
-    // Five years are two blocks of three: eight blocks of four members, not seven of twenty years.
+    // Five years make two blocks of three, so that four members have eight blocks, not the seven of one 20-year run.
     let runs = [1, 2, 3, 4].map(|seed| years(2001..=2005, seed));
     let a = ensemble(folder.path(), "a", &runs);
     let b = ensemble(folder.path(), "b", &runs);
@@ -53,7 +53,7 @@ fn a_block_of_years_is_of_one_member() {
     assert_eq!(blocks, [2; 4]);
 }
 
-/// What is drawn differs, because draws are of places; the sample is the same.
+/// The sample is the same, but resampling draws positions in it, so the draws differ.
 #[test]
 fn the_order_of_members_changes_no_number_but_the_ends_of_intervals() {
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ fn the_order_of_members_changes_no_number_but_the_ends_of_intervals() {
     let mut turned = a;
     turned.folders.rotate_left(1);
     let turned = compare_with(turned, b, &options()).unwrap();
-    // The same calendar years of three runs are twelve different ones.
+    // The same calendar years in three runs are twelve different years.
     assert_eq!((found.a.years.len(), found.a.blocks), (12, 12));
     let apart = |a: Option<f64>, b: Option<f64>| match (a, b) {
         (Some(a), Some(b)) => (a - b).abs(),
@@ -80,7 +80,7 @@ fn the_order_of_members_changes_no_number_but_the_ends_of_intervals() {
         let size = x.a.unwrap_or(0.0).abs().max(1.0);
         assert!(apart(x.a, y.a) <= 1e-12 * size, "{one:?} {other:?}");
         assert_eq!(x.b, y.b);
-        // Of 1000 permutations p has a standard error of 0.016 at most.
+        // With 1000 permutations the standard error of p is at most 0.016.
         assert!(apart(x.p, y.p) < 0.1, "{one:?} {other:?}");
     }
     for (one, other) in found.return_levels.iter().zip(&turned.return_levels) {
@@ -111,7 +111,7 @@ fn it_is_said_how_many_members_and_years_there_are() {
     assert_eq!(names, ["m1", "m2"]);
     assert_eq!(found.a.folder, folder.path().join("a"));
     assert!(found.b.members.is_empty());
-    // What is read back says so, too; a side of one run is written as it was before there were members.
+    // The members survive a round trip; a side of one run is written as before members existed.
     let out = folder.path().join("changes");
     found.write(&out).unwrap();
     let back = Comparison::read(&out).unwrap();

@@ -1,4 +1,4 @@
-//! What two runs must have in common, and what is left out or refused.
+//! What two runs must have in common, and which differences are refused or leave quantities out.
 
 use super::*;
 use squall_data::{Class, DataError};
@@ -81,7 +81,7 @@ fn masks_of_rivers_alone_say_nothing_of_cyclones() {
     );
 }
 
-/// Transport and its stand-in are two quantities.
+/// Vapour transport and its proxy are two quantities.
 #[test]
 fn transport_is_compared_with_transport_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn transport_is_compared_with_transport_alone() {
         fs::write(path(name).join("events.csv"), table).unwrap();
     };
     write("a", "max_ivt_kg_m_s");
-    // The more exact one of those that both have.
+    // The more exact quantity is compared if both runs have it.
     for (column, compared) in [("max_ivt_kg_m_s", true), ("max_ivt_proxy_kg_m_s", false)] {
         write("b", column);
         let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
@@ -112,13 +112,13 @@ fn transport_is_compared_with_transport_alone() {
         let noted = found.notes.iter().any(|note| note.contains("stand-in"));
         assert_eq!(noted, !compared, "{:?}", found.notes);
     }
-    // Both have the stand-in alone.
+    // Both runs have only the proxy.
     let is_proxy = |note: &String| note.contains("(max_ivt) is a proxy");
     write("a", "max_ivt_proxy_kg_m_s");
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     assert!(found.notes.iter().any(is_proxy), "{:?}", found.notes);
     write("a", "max_ivt_kg_m_s");
-    // Rivers of one run alone have any.
+    // If the rivers of only one run have a transport, the quantity is left out.
     write("b", "max_ivt_kg_m_s");
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     assert!(!found.notes.iter().any(is_proxy), "{:?}", found.notes);
@@ -152,7 +152,7 @@ fn rain_counts_where_and_when_it_falls() {
             ..Run::default()
         }
         .write(&path(name));
-        // A river from the Pacific in February to the Atlantic in March; and one that is on no track.
+        // A river that crosses from the Pacific in February to the Atlantic in March, and one without a track.
         let events = "class,time,lon_deg,lat_deg,area_km2,track_id,precipitation_km3\n\
             atmospheric_river,2001-02-28T00:00:00,220.0,40.0,500000,1,10\n\
             atmospheric_river,2001-03-01T00:00:00,320.0,40.0,500000,1,30\n\
@@ -234,7 +234,7 @@ fn options_without_meaning_are_refused_before_reading() {
     assert!(matches!(error, ClimateError::Table { .. }), "{error}");
 }
 
-/// Many draws make steps long: nobody waits for the end of one.
+/// With many draws a single step takes long: cancelling must not wait for its end.
 #[test]
 fn a_comparison_stops_inside_of_a_step() {
     let folder = tempfile::tempdir().unwrap();
@@ -259,6 +259,6 @@ fn a_comparison_stops_inside_of_a_step() {
         matches!(error, ClimateError::Data(DataError::Interrupted)),
         "{error}"
     );
-    // Both sides were read, and no quantity was done with.
+    // Both sides were read, but no quantity was finished.
     assert_eq!(steps, [1, 2]);
 }

@@ -1,4 +1,4 @@
-//! Two runs with known storms, through the tables and statistics that `squall events` writes, to changes.
+//! Compares two runs with known storms, from the tables and statistics that `squall events` writes to the changes.
 
 mod by_hand;
 mod changes;
@@ -31,7 +31,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// A run whose storms all follow one rule.
+/// A run whose storms all follow the same rule.
 #[derive(Clone)]
 struct Run {
     calendar: Calendar,
@@ -40,27 +40,27 @@ struct Run {
     months: Vec<i64>,
     /// Year and month before which there are no times.
     from: (i64, i64),
-    /// Cyclones in each month.
+    /// Mean number of cyclones per month.
     storms: usize,
     wind_m_s: f64,
-    /// Chance of a marked river cell at 42°N 202°E at a time.
+    /// Probability that the river cell at 42°N 202°E is marked at a time.
     river_chance: f64,
     /// A month without times.
     gap: Option<(i64, i64)>,
-    /// The last day of every month that has a time.
+    /// The last day of each month that has a time.
     last_day: i64,
-    /// Times of a day.
+    /// Times per day.
     times_per_day: i64,
-    /// Where its winds are measured.
+    /// The level of its winds.
     wind: Option<&'static str>,
-    /// The least wind of its storms, a rule.
+    /// The minimum peak wind of its cyclones, one of the tracking rules.
     min_wind: f64,
-    /// What its masks were made by.
+    /// The percentile that its masks were made with.
     masks: Option<&'static str>,
-    /// Of which climate the percentiles of its rivers are.
+    /// The climatology from which the percentiles of its rivers were taken.
     climate: Option<&'static str>,
-    /// What else is told of its masks.
-    told: &'static [(&'static str, &'static str)],
+    /// Further settings of its masks.
+    mask_settings: &'static [(&'static str, &'static str)],
     seed: u64,
 }
 
@@ -82,7 +82,7 @@ impl Default for Run {
             min_wind: 0.0,
             masks: None,
             climate: None,
-            told: &[],
+            mask_settings: &[],
             seed: 1,
         }
     }
@@ -98,7 +98,7 @@ impl Run {
         write_together(&[self], folder);
     }
 
-    /// Adds its times, events and tracks to those of others.
+    /// Appends this run's times, events and tracks to those of other runs.
     fn add(&self, statistics: &mut Statistics, events: &mut Vec<String>, tracks: &mut Vec<String>) {
         let grid = LatLonGrid::global(self.grid.0, self.grid.1).unwrap();
         let mut random = stream(self.seed, "compare test", &[]);
@@ -120,7 +120,7 @@ impl Run {
                 let count = self.storms.saturating_sub(2)
                     + random.random_range(0..5usize.min(2 * self.storms + 1));
                 for _ in 0..if self.storms == 0 { 0 } else { count } {
-                    // The first row is the header.
+                    // The header is row 0, so the length is the next identity.
                     let id = tracks.len();
                     self.storm(id, (year, month), &mut random, events, tracks);
                 }
@@ -155,7 +155,7 @@ impl Run {
     }
 }
 
-/// Writes runs of other years each as if they were one.
+/// Writes several runs with different years as one run.
 fn write_together(runs: &[&Run], folder: &Path) {
     let first = runs[0];
     let grid = LatLonGrid::global(first.grid.0, first.grid.1).unwrap();
@@ -177,9 +177,9 @@ fn write_together(runs: &[&Run], folder: &Path) {
     rules.extend(first.masks.map(percentile));
     let climate = |of: &str| ("masks.percentile_climatology".to_string(), of.to_string());
     rules.extend(first.climate.map(climate));
-    let told =
-        (first.told.iter()).map(|(name, value)| (format!("masks.{name}"), value.to_string()));
-    rules.extend(told);
+    let settings = (first.mask_settings.iter())
+        .map(|(name, value)| (format!("masks.{name}"), value.to_string()));
+    rules.extend(settings);
     statistics
         .of_wind(first.wind)
         .of_rules(rules)
@@ -195,7 +195,7 @@ fn side(folder: &Path, label: &str) -> SideInput {
     }
 }
 
-/// Writes runs as the members `m1`, `m2`, ... of a side: into the folders `LABEL/m1/events` and so on.
+/// Writes the runs as members `m1`, `m2`, ... of a side into `LABEL/m1/events` and so on.
 fn ensemble(folder: &Path, label: &str, runs: &[Run]) -> SideInput {
     let of = |k: usize| folder.join(label).join(format!("m{k}")).join("events");
     let folders: Vec<PathBuf> = (1..=runs.len()).map(of).collect();
@@ -207,7 +207,7 @@ fn ensemble(folder: &Path, label: &str, runs: &[Run]) -> SideInput {
     }
 }
 
-/// The usual run of other years and other weather.
+/// The default run with other years and other random weather.
 fn years(years: std::ops::RangeInclusive<i64>, seed: u64) -> Run {
     Run {
         years,
@@ -216,8 +216,7 @@ fn years(years: std::ops::RangeInclusive<i64>, seed: u64) -> Run {
     }
 }
 
-/// Everything that is found, but who was compared and what is said of it. As text: what is not known is not equal to
-/// itself.
+/// All results, without the names of the sides and the notes. As text because NaN is not equal to itself.
 fn numbers(found: &Comparison) -> String {
     format!(
         "{:?}\n{:?}\n{:?}\n{:?}\n{:?}",

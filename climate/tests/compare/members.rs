@@ -1,4 +1,4 @@
-//! What the runs of a side must share, and what is left out or refused where they do not.
+//! What the runs of a side must have in common, and which differences are refused or leave quantities out.
 
 use super::*;
 use squall_data::Class;
@@ -6,7 +6,7 @@ use squall_data::Class;
 #[test]
 fn other_grids_of_members_are_refused_unless_wanted() {
     let folder = tempfile::tempdir().unwrap();
-    // Four of its cells are one of 5 degrees, in which the other grid has one.
+    // Four cells of this grid make a cell of 5 degrees, where the other grid has one.
     let fine = Run {
         grid: (73, 144),
         ..years(2001..=2003, 5)
@@ -21,19 +21,24 @@ fn other_grids_of_members_are_refused_unless_wanted() {
         ..options()
     };
     let found = compare_with(a, b, &any).unwrap();
-    let told = |note: &&String| {
+    let names_grids = |note: &&String| {
         note.starts_with("The grids differ (19 x 36")
             && note.contains(" in m1 of a and b against 73 x 144")
             && note.contains(" in m2 of a): part")
     };
-    assert!(found.notes.iter().any(|n| told(&n)), "{:?}", found.notes);
-    // Each member by its own cells: a fifth of the time is a fifth of one, and a twentieth of the other.
+    assert!(
+        found.notes.iter().any(|n| names_grids(&n)),
+        "{:?}",
+        found.notes
+    );
+    // Each member counts its own cells: a river present a fifth of the time gives 1/5 on the coarse grid, 1/20 on the
+    // fine one.
     let is_of_rivers =
         |map: &&compare::MapChange| map.quantity == MapQuantity::Frequency && map.class.code() == 2;
     let rivers = found.map_changes.iter().find(is_of_rivers).unwrap();
     let most = |values: &[f64]| values.iter().copied().fold(0.0, f64::max);
     assert_eq!(rivers.tested(), 1);
-    // Standard errors 0.006 and 0.009.
+    // Standard errors are 0.006 and 0.009.
     assert!(
         (most(&rivers.a) - 0.125).abs() < 0.03,
         "{}",
@@ -80,7 +85,7 @@ fn a_run_counts_once_on_a_side_and_its_years_on_one_side() {
     assert!(matches!(error, ClimateError::Invalid(_)), "{error}");
 }
 
-/// What two sides must share members must, too, and who does not is named.
+/// Members must have in common what two sides must, and the ones that differ are named.
 #[test]
 fn members_that_differ_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +182,7 @@ fn what_the_tables_of_a_member_lack_is_not_compared() {
         .map(|d| d.name.as_str())
         .collect();
     assert_eq!((levels, bins), (vec!["annual_max_wind"], vec!["max_wind"]));
-    // Years whose storms have no wind are unknown in the member that they are of.
+    // Years whose storms have no wind are unknown only in the member that they belong to.
     let blank = table.lines().map(|row| {
         let mut cells: Vec<&str> = row.split(',').collect();
         if cells[2].starts_with("2003") {
@@ -193,7 +198,7 @@ fn what_the_tables_of_a_member_lack_is_not_compared() {
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
 }
 
-/// Years in which nobody looked for cyclones are not years without one: levels of these would be far too low.
+/// Years that were not searched for cyclones are not years without any: return levels over them would be far too low.
 #[test]
 fn a_member_that_was_not_asked_for_cyclones_leaves_no_levels_of_them() {
     let folder = tempfile::tempdir().unwrap();
@@ -213,7 +218,7 @@ fn a_member_that_was_not_asked_for_cyclones_leaves_no_levels_of_them() {
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.lines().next().unwrap()).unwrap();
     }
-    // A run without cyclones is one of calm years.
+    // A run that was searched and has no cyclones has calm years.
     assert_eq!(levels(&a), ["annual_max_wind", "annual_min_pressure"]);
     let grid = LatLonGrid::global(19, 36).unwrap();
     let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
@@ -242,7 +247,7 @@ fn members_of_other_calendars_are_scaled_each_by_its_own() {
         label: format!("m{k}"),
         years: None,
     };
-    // Both scaled, because their calendars differ.
+    // Both are scaled because their calendars differ.
     let each = compare_with(alone(0), alone(1), &options()).unwrap();
     let found = compare_with(a.clone(), b, &options()).unwrap();
     let note = "The calendars are noleap in m1 of a and b and 360_day in m2 of a: numbers by year are scaled to the \
@@ -252,7 +257,7 @@ fn members_of_other_calendars_are_scaled_each_by_its_own() {
     let (each, pooled) = (of(&each), of(&found).a.unwrap());
     let mean = (each.a.unwrap() + each.b.unwrap()) / 2.0;
     assert!((pooled - mean).abs() < 1e-9, "{pooled} {mean}");
-    // So are the bins and the map of genesis.
+    // The bins and the genesis map are scaled too.
     let winds = found.distributions.iter().find(|d| d.name == "max_wind");
     let bins: f64 = winds
         .unwrap()
@@ -279,7 +284,7 @@ fn members_by_percentiles_of_other_climates_are_named_up_to_five() {
     let notes = compare_with(a, b, &options()).unwrap().notes;
     let said = "several climates (m1 of a and m1 of b: c1; m2 of a: c2; m3 of a: c3; m4 of a: c4; m2 of b: c5; and 2 more)";
     assert!(notes.iter().any(|note| note.contains(said)), "{notes:?}");
-    // It is said once.
+    // The difference is not reported a second time.
     let again = |note: &String| note.contains("different rules");
     assert!(!notes.iter().any(again), "{notes:?}");
 }

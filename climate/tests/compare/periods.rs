@@ -33,7 +33,7 @@ fn seasons_are_restricted_to_the_common_months_or_refused() {
     };
     let error = compare(&winter, &summer, &options()).unwrap_err();
     assert!(error.to_string().starts_with("months of `"), "{error}");
-    // Years from July on keep a winter together: one year fewer.
+    // Years that start in July keep a winter together, which leaves one year fewer.
     let kept = CompareOptions {
         year_start: 7,
         ..options()
@@ -57,7 +57,7 @@ fn it_is_said_what_years_are_that_do_not_begin_with_january() {
             ..options()
         };
         let found = compare(&Run::default(), &Run::default(), &wanted).unwrap();
-        // The comparison that a report reads back says so too.
+        // A comparison read back for a report keeps the start of the year.
         let text = serde_json::to_string(&found).unwrap();
         assert_eq!(text.contains("year_start"), year_start != 1);
         let read: Comparison = serde_json::from_str(&text).unwrap();
@@ -110,7 +110,7 @@ fn few_years_give_numbers_without_intervals() {
         "{text}"
     );
     assert!(changes_page(&found, "few", "").is_ok());
-    // Blocks of three years make four of twelve years.
+    // Twelve years make four blocks of three.
     let blocks = CompareOptions {
         block_years: 3,
         ..options()
@@ -118,7 +118,7 @@ fn few_years_give_numbers_without_intervals() {
     let found = compare(&Run::default(), &Run::default(), &blocks).unwrap();
     assert_eq!((found.a.blocks, found.a.years.len()), (4, 12));
     assert!(found.text().contains("4 blocks of whole years"));
-    // One whole month is one, with nothing to compare it to.
+    // A single whole month makes one year, too few to resample.
     let one = Run {
         years: 2001..=2001,
         months: vec![1],
@@ -228,7 +228,7 @@ fn gaps_leave_their_year_out_by_name() {
 
 #[test]
 fn whoever_loses_years_hears_of_a_month_to_begin_with_that_keeps_them() {
-    // As of a model that is started on the first of December: that of 2000 and eleven months of 2012.
+    // Like a model started on 1 December: December 2000 and eleven months of 2012.
     let late = Run {
         from: (2000, 12),
         years: 2000..=2012,

@@ -1,4 +1,4 @@
-//! What tables tell and what they leave open: columns, classes, the ends of tracks, their calendar.
+//! What tables contain and what they leave unknown: columns, classes, ends of tracks, calendars.
 
 use super::*;
 use squall_data::Class;
@@ -10,7 +10,7 @@ fn a_class_that_tables_without_statistics_lack_is_unknown_and_not_none() {
     Run::default().write(&path("both"));
     Run::default().write(&path("tracks"));
     fs::remove_file(path("tracks/statistics.nc")).unwrap();
-    // A river in the run of masks, none among the imported tracks.
+    // The run of masks has a river; the imported tracks have none.
     let river = "atmospheric_river,2001-03-03T00:00:00,200.0,40.0,500000,9001,,2e-7\n";
     let events = fs::read_to_string(path("both/events.csv")).unwrap();
     fs::write(path("both/events.csv"), events + river).unwrap();
@@ -47,7 +47,7 @@ fn missing_columns_are_named() {
     Run::default().write(&path("a"));
     Run::default().write(&path("b"));
     let again = || compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options());
-    // A column that a quantity needs: the quantity is left out with a note, on the word of one run.
+    // If one run lacks a column that a quantity needs, the quantity is left out with a note.
     let text = fs::read_to_string(path("b/tracks.csv")).unwrap();
     fs::write(
         path("b/tracks.csv"),
@@ -61,7 +61,7 @@ fn missing_columns_are_named() {
             .iter()
             .all(|row| row.quantity != Quantity::CyclonePressure)
     );
-    // Nor are there bins of it: a run whose storms have no pressure is no run without storms.
+    // Its bins are left out too: a run whose storms have no pressure is not a run without storms.
     let bins: Vec<&str> = found
         .distributions
         .iter()
@@ -92,7 +92,7 @@ fn missing_columns_are_named() {
         error.to_string().contains("expected a column `start_time`"),
         "{error}"
     );
-    // A cell that is no number, with its line.
+    // An invalid cell is reported with its line.
     let bad = text.replacen(",tropical_cyclone,", ",typhoon,", 1);
     fs::write(path("b/tracks.csv"), bad).unwrap();
     let error = again().unwrap_err();
@@ -150,7 +150,7 @@ fn tables_alone_are_enough_for_counts() {
             .iter()
             .all(|row| row.quantity != Quantity::CyclonesPresent)
     );
-    // The first and last year begin and end with their storms, so that they are not whole.
+    // The first and the last year begin and end with their storms and are therefore incomplete.
     assert_eq!(found.b.years, (2002..=2011).collect::<Vec<i64>>());
     fs::write(path("b/objects.csv"), "class,time,lon_deg,lat_deg\n").unwrap();
     let error = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap_err();
@@ -162,8 +162,8 @@ fn tables_alone_are_enough_for_counts() {
     );
 }
 
-/// Tracks that the ends of the data cut count, but nobody knows how long they were, nor where those began that were there
-/// at the start or split off.
+/// Tracks cut off by the ends of the data are counted, but their lifetimes are unknown. So is the place of genesis of
+/// tracks that exist at the start of the data or split off.
 #[test]
 fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
     let folder = tempfile::tempdir().unwrap();
@@ -174,7 +174,7 @@ fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
     let mut rows: Vec<String> = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
     for row in table.lines().skip(1) {
         let cells: Vec<&str> = row.split(',').collect();
-        // The same track, and three more that last no time at all.
+        // The same track and three more, two of which have zero duration.
         rows.push(format!("{row},genesis,lysis"));
         for (more, ends) in ["start_of_data,lysis", "genesis,end_of_data", "split,merge"]
             .iter()
@@ -203,12 +203,12 @@ fn cut_tracks_have_no_lifetime_and_no_place_of_genesis() {
             map.quantity == MapQuantity::GenesisDensity && map.class == Class::TropicalCyclone
         })
         .unwrap();
-    // Those at the end of the data have begun in it.
+    // Tracks that reach the end of the data began inside it.
     let sum = |density: &[f64]| density.iter().filter(|v| v.is_finite()).sum::<f64>();
     assert!((sum(&genesis.b) - 2.0 * sum(&genesis.a)).abs() < 1e-9 * sum(&genesis.b));
 }
 
-/// Rivers that meet others are several tracks: their mean lifetime had been that of the pieces.
+/// Rivers that merge or split are several tracks; the mean lifetime used to be that of the pieces.
 #[test]
 fn pieces_of_rivers_count_and_have_no_lifetime() {
     let folder = tempfile::tempdir().unwrap();
@@ -221,7 +221,7 @@ fn pieces_of_rivers_count_and_have_no_lifetime() {
         let mut rows = vec![table.lines().next().unwrap().to_string() + ",origin,fate"];
         for row in table.lines().skip(1) {
             rows.push(format!("{row},genesis,lysis"));
-            // A river as long as the cyclone, and pieces that last no time at all.
+            // A river that lives as long as the cyclone, and pieces of zero duration.
             let cells: Vec<&str> = row.split(',').collect();
             let river = |ends: &str, end: &str, id: usize| {
                 let (storm, start, place) = (cells[0], cells[2], cells[4..6].join(","));
@@ -248,7 +248,7 @@ fn pieces_of_rivers_count_and_have_no_lifetime() {
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
 }
 
-/// Points that tell their hours need no statistics to have an energy.
+/// If points contain their hours, cyclone energy does not need statistics.
 #[test]
 fn points_with_hours_have_an_energy_without_statistics() {
     let folder = tempfile::tempdir().unwrap();
@@ -275,9 +275,9 @@ fn points_with_hours_have_an_energy_without_statistics() {
         row.and_then(|row| row.change.a)
     };
     assert_eq!(energy(None), None);
-    // A column without a value tells no more than none.
+    // An empty column counts as no column.
     assert_eq!(energy(Some("")), None);
-    // Winds of 0.6, 0.8, 1 and 0.7 of about 40 m/s for twelve hours each, sixty storms a year.
+    // Winds of 0.6, 0.8, 1 and 0.7 times about 40 m/s for twelve hours each, sixty storms a year.
     let found = energy(Some("12")).unwrap();
     assert!((50.0..300.0).contains(&found), "{found}");
 }
@@ -312,13 +312,13 @@ fn masks_beside_a_table_tell_its_calendar() {
     assert_eq!(calendars(&asked), ["proleptic_gregorian"; 2]);
 }
 
-/// There is no track outside of a limited area, but nobody knows that none begins there.
+/// There are no tracks outside a limited area, but genesis there is unknown, not zero.
 #[test]
 fn outside_of_a_region_genesis_is_not_known() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let axis = |from: f64| -> Vec<f64> { (0..20).map(|k| from + 2.0 * f64::from(k)).collect() };
-    // From 1°S to 39°N and from 124°E to 164°E.
+    // Cell edges reach from 1°S to 39°N and from 124°E to 164°E.
     let (grid, _) = LatLonGrid::from_axes(axis(0.0), axis(125.0)).unwrap();
     for (name, run) in [("a", Run::default()), ("b", years(2013..=2024, 2))] {
         run.write(&path(name));

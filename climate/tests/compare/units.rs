@@ -1,4 +1,4 @@
-//! What else than years may be drawn: members with all their years, and pairs of them.
+//! Resampling units other than years: whole members and pairs of members.
 
 use super::*;
 use squall_climate::compare::Unit;
@@ -40,7 +40,7 @@ fn a_member_is_one_unit_where_members_differ_in_more_than_weather() {
     let found = compare_with(a.clone(), b.clone(), &with_unit(Unit::Member)).unwrap();
     assert_eq!((found.a.blocks, found.a.years.len()), (5, 15));
     let tracks = row(&found, Quantity::CycloneTracks, Group::ALL).change;
-    // Members of one model, all of which have more storms on one side: only the deal itself is as far apart.
+    // All members of one model have more storms on one side: only the original assignment is this extreme.
     assert!(tracks.interval.is_some_and(|i| i.high < 0.0), "{tracks:?}");
     assert!(tracks.p.unwrap() >= 2.0 / 252.0, "{tracks:?}");
     let text = found.text();
@@ -76,7 +76,7 @@ fn a_member_is_one_unit_where_members_differ_in_more_than_weather() {
     assert!(matches!(error, ClimateError::Invalid(_)), "{error}");
 }
 
-/// Models that have many storms have many on both sides: their change is what they have in common.
+/// Models with many storms have many on both sides; pairing reveals the change that they share.
 #[test]
 fn pairs_of_members_tell_a_change_that_models_hide() {
     let folder = tempfile::tempdir().unwrap();
@@ -102,7 +102,7 @@ fn pairs_of_members_tell_a_change_that_models_hide() {
         apart.interval.unwrap().holds(0.0) && apart.p.unwrap() > 0.3,
         "{apart:?}"
     );
-    // One storm a month fewer in each, with a standard error of 1.6.
+    // Each member has one storm a month fewer, with a standard error of 1.6.
     assert!(
         (paired.difference.unwrap() + 12.0).abs() < 6.0,
         "{paired:?}"
@@ -123,7 +123,8 @@ fn pairs_of_members_tell_a_change_that_models_hide() {
     assert_eq!(error.to_string(), message);
 }
 
-/// Members count by their years: only where shares are the same on both sides does what a pair has in common cancel.
+/// Members are weighted by their years: what a pair has in common cancels only if its shares are the same on both
+/// sides.
 #[test]
 fn pairs_with_other_shares_of_the_years_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -141,7 +142,7 @@ fn pairs_with_other_shares_of_the_years_are_said() {
         let found = compare_with(a.clone(), b.clone(), &with_unit(Unit::Pair)).unwrap();
         found.notes[0].contains("Some members have a larger share of the years")
     };
-    // Twice as many of the second member on both sides; then as many of both on one of them.
+    // First the second member has twice as many years on both sides; then side a has equally many years of both.
     assert!(!is_said(&a));
     let mut even = a;
     even.years = Some((2001, 2003));

@@ -1,8 +1,8 @@
-//! What tables do not tell, or tell otherwise than the other run's, is left out and said.
+//! Values that tables lack, or that differ in definition between the runs, are left out and reported.
 
 use super::*;
 
-/// Rows of a table with some cells blank: those of the column `cell` where `is_blank` says so of all cells.
+/// Blanks the cells in the column `cell` in all rows for which `is_blank` returns true.
 fn blank(file: &Path, cell: usize, is_blank: impl Fn(&[&str]) -> bool) {
     let table = fs::read_to_string(file).unwrap();
     let rows = table.lines().map(|row| {
@@ -16,7 +16,7 @@ fn blank(file: &Path, cell: usize, is_blank: impl Fn(&[&str]) -> bool) {
     fs::write(file, rows).unwrap();
 }
 
-/// As in best tracks, whose early storms mostly have no wind: such years have not fewer hurricanes, but unknown ones.
+/// In best tracks, early storms mostly have no wind: these years have an unknown number of hurricanes, not fewer.
 #[test]
 fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     let folder = tempfile::tempdir().unwrap();
@@ -24,7 +24,7 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     for name in ["a", "b"] {
         Run::default().write(&path(name));
     }
-    // Before 2007 a third of the storms has a wind.
+    // Before 2007, one in three storms has a wind.
     let early = |time: &str| time < "2007";
     let third = |id: &str| id.parse::<u32>().is_ok_and(|id| id % 3 == 0);
     blank(&path("b").join("tracks.csv"), 7, |row| {
@@ -56,15 +56,14 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
                 tropical_cyclone energy, because more than half of their tracks or events have no value: 2001 to \
                 2006.";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
-    // The bins of strength are of the same years.
+    // The bins of strength use the same years.
     let bins = |found: &Comparison, of: fn(&compare::Change) -> Option<f64>| -> f64 {
         let winds = found.distributions.iter().find(|d| d.name == "max_wind");
         let bins = winds.unwrap().bins.iter();
         bins.filter_map(|bin| of(&bin.change)).sum()
     };
     assert!((bins(&found, |c| c.b) - bins(&known, |c| c.a)).abs() < 1e-9);
-    // Where no year is known there is nothing to compare.
-    // The header stays, too.
+    // Without any known year there is nothing to compare. The header stays unchanged.
     let few = |id: &str| id.parse::<u32>().map_or(true, |id| id % 9 == 0);
     blank(&path("b").join("tracks.csv"), 7, |row| !few(row[0]));
     blank(&path("b").join("events.csv"), 6, |row| !few(row[5]));
@@ -73,7 +72,7 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     assert!(!is_there(Quantity::Hurricanes) && is_there(Quantity::CycloneWind));
 }
 
-/// As in best tracks, whose depressions have no wind: hurricanes are counted in every year, and what has none is said.
+/// In best tracks, depressions have no wind: hurricanes are counted in every year, and missing winds are reported.
 #[test]
 fn years_of_which_some_storms_have_no_wind_are_counted() {
     let folder = tempfile::tempdir().unwrap();
@@ -100,7 +99,7 @@ fn years_of_which_some_storms_have_no_wind_are_counted() {
     );
 }
 
-/// Rain that is not known is none that did not fall.
+/// Missing rain is unknown, not zero.
 #[test]
 fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
     let folder = tempfile::tempdir().unwrap();
@@ -116,7 +115,7 @@ fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
             String::from("class,time,lon_deg,lat_deg,area_km2,track_id,hours,precipitation_km3\n");
         for year in 2001..=2012 {
             for step in 0..40 {
-                // Fields of every second time in b, which stand for two; none before 2004.
+                // In b every second time has fields and stands for two times; before 2004 none has.
                 let (hours, km3) = match (name, step % 2, year) {
                     ("a", _, _) => (12, "5"),
                     ("b", 0, 2004..) => (24, "10"),
@@ -144,7 +143,7 @@ fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {
     );
 }
 
-/// The wind at 850 hPa is higher than that of the lowest level: what differs is not the climate.
+/// The wind at 850 hPa is higher than at the lowest level: the difference is not a change of climate.
 #[test]
 fn winds_of_other_levels_are_not_compared() {
     let of = |level| Run {
@@ -168,7 +167,7 @@ fn winds_of_other_levels_are_not_compared() {
     let note = "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), \
                 because they are of different levels (first: lowest model level; second: 850 hPa).";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
-    // Pressures are.
+    // Pressures are still compared.
     row(&found, Quantity::CyclonePressure, Group::ALL);
     for (a, b) in [(Some("850 hPa"), Some("850 hPa")), (Some("850 hPa"), None)] {
         let found = compared(a, b);
@@ -189,7 +188,7 @@ fn other_rules_are_said() {
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
     let found = compare(&strong, &strong, &options()).unwrap();
     assert!(!found.notes.iter().any(|n| n.contains("different rules")));
-    // Also those of the masks, where both tell them: earlier versions and other tools do not.
+    // Mask settings are compared too if both runs have them: earlier versions and other tools do not store them.
     let masks = |percentile| Run {
         masks: percentile,
         ..Run::default()
@@ -207,14 +206,14 @@ fn other_rules_are_said() {
     assert_eq!(said(Some("85.0"), None), None);
 }
 
-/// Warm cores of one run by heights and of the other by what stands in for them, thresholds adapted to two grids, and
-/// members of two ensembles had been the same rules.
+/// These used to count as the same rules: warm cores by heights and by their substitute, thresholds adapted to two
+/// grids, members of two ensembles.
 #[test]
 fn what_was_applied_is_said_where_it_differs() {
-    type Told = &'static [(&'static str, &'static str)];
-    let said = |a: Told, b: Told| {
-        let [a, b] = [a, b].map(|told| Run {
-            told,
+    type Settings = &'static [(&'static str, &'static str)];
+    let said = |a: Settings, b: Settings| {
+        let [a, b] = [a, b].map(|settings| Run {
+            mask_settings: settings,
             ..Run::default()
         });
         let found = compare(&a, &b, &options()).unwrap();
@@ -223,21 +222,21 @@ fn what_was_applied_is_said_where_it_differs() {
         let (_, rules) = note.split_once("may be theirs: ")?;
         Some(rules.to_string())
     };
-    let heights: Told = &[("rise_pa", "200.0"), ("warm_core", "Z300")];
-    let stand_in: Told = &[("rise_pa", "200.0"), ("warm_core", "T200")];
+    let heights: Settings = &[("rise_pa", "200.0"), ("warm_core", "Z300")];
+    let stand_in: Settings = &[("rise_pa", "200.0"), ("warm_core", "T200")];
     let expected = "masks.warm_core (Z300 against T200).";
     assert_eq!(said(heights, stand_in).as_deref(), Some(expected));
     assert_eq!(said(heights, heights), None);
-    // Of an earlier version it is not known.
+    // An earlier version did not store it.
     assert_eq!(said(heights, &[("rise_pa", "200.0")]), None);
-    let drawn: Told = &[("ensemble", "128 drawn"), ("member_count", "128")];
-    let given: Told = &[("ensemble", "1024 given")];
+    let drawn: Settings = &[("ensemble", "128 drawn"), ("member_count", "128")];
+    let given: Settings = &[("ensemble", "1024 given")];
     let expected = "masks.ensemble (128 drawn against 1024 given).";
     assert_eq!(said(drawn, given).as_deref(), Some(expected));
-    let drawn_before: Told = &[("member_count", "128"), ("members", "[]")];
+    let drawn_before: Settings = &[("member_count", "128"), ("members", "[]")];
     assert_eq!(said(drawn_before, drawn), None);
     assert_eq!(said(drawn_before, given), None);
-    let coarse: Told = &[
+    let coarse: Settings = &[
         ("adapt_to_grid", "true"),
         ("adapted_to_spacing_km", "278.0"),
         (
@@ -245,7 +244,7 @@ fn what_was_applied_is_said_where_it_differs() {
             "271.8 (400.0 at a quarter of a degree, times 0.6794)",
         ),
     ];
-    let fine: Told = &[
+    let fine: Settings = &[
         ("adapt_to_grid", "true"),
         ("adapted_to_spacing_km", "27.8"),
         ("rise_pa", "400.0"),
@@ -254,54 +253,55 @@ fn what_was_applied_is_said_where_it_differs() {
                     masks.rise_pa (271.8 (400.0 at a quarter of a degree, times 0.6794) against 400.0).";
     assert_eq!(said(coarse, fine).as_deref(), Some(expected));
     assert_eq!(said(coarse, coarse), None);
-    // Statistics of an earlier version tell what was asked for.
-    let before: Told = &[("adapt_to_grid", "true"), ("rise_pa", "400.0")];
+    // Statistics of an earlier version store the thresholds before adaptation.
+    let before: Settings = &[("adapt_to_grid", "true"), ("rise_pa", "400.0")];
     assert_eq!(said(before, coarse), None);
-    let lower: Told = &[("adapt_to_grid", "true"), ("rise_pa", "300.0")];
+    let lower: Settings = &[("adapt_to_grid", "true"), ("rise_pa", "300.0")];
     let expected = "masks.rise_pa (300.0 against 400.0).";
     assert_eq!(said(lower, coarse).as_deref(), Some(expected));
-    let published: Told = &[("adapt_to_grid", "false"), ("rise_pa", "400.0")];
+    let published: Settings = &[("adapt_to_grid", "false"), ("rise_pa", "400.0")];
     let expected = "masks.adapt_to_grid (true against false), \
                     masks.rise_pa (271.8 (400.0 at a quarter of a degree, times 0.6794) against 400.0).";
     assert_eq!(said(coarse, published).as_deref(), Some(expected));
 }
 
-/// Mean area and rain inside had been told without a word, as if they were of storms: masks of deepcam grow with its search
-/// box.
+/// Masks by the deepcam rules grow with the search box. Their mean area and the rain inside used to be reported without
+/// a note, as if they were those of storms.
 #[test]
 fn areas_of_masks_that_are_no_size_of_a_storm_are_said_to_be_none() {
-    type Told = &'static [(&'static str, &'static str)];
-    let said = |a: Told, b: Told| {
-        let [a, b] = [a, b].map(|told| Run {
-            told,
+    type Settings = &'static [(&'static str, &'static str)];
+    let said = |a: Settings, b: Settings| {
+        let [a, b] = [a, b].map(|settings| Run {
+            mask_settings: settings,
             ..Run::default()
         });
         let found = compare(&a, &b, &options()).unwrap();
         let mut notes = found.notes.into_iter();
         notes.find(|note| note.starts_with("The area of tropical cyclones"))
     };
-    let deepcam: Told = &[("cyclone.mask_percentile", "93.0")];
-    let network: Told = &[("squall_model_hash", "3f2a")];
-    let tempest: Told = &[("node.contour_rise_pa", "200.0")];
+    let deepcam: Settings = &[("cyclone.mask_percentile", "93.0")];
+    let network: Settings = &[("squall_model_hash", "3f2a")];
+    let tempest: Settings = &[("node.contour_rise_pa", "200.0")];
     let note = said(deepcam, deepcam).unwrap();
-    for told in [
+    for part in [
         "(first and second: by the deepcam rules)",
         "27,000 and over 405,000 km² masks have 357,000 and 688,000 km²",
         "gale_radius_km",
     ] {
-        assert!(note.contains(told), "{told}: {note}");
+        assert!(note.contains(part), "{part}: {note}");
     }
     let note = said(tempest, deepcam).unwrap();
     assert!(note.contains("(second: by the deepcam rules)"), "{note}");
     let note = said(network, deepcam).unwrap();
-    let told =
+    let expected =
         "(second: by the deepcam rules; first: by a network, if it learnt from the deepcam rules)";
-    assert!(note.contains(told), "{note}");
+    assert!(note.contains(expected), "{note}");
     assert_eq!(said(tempest, tempest), None);
     assert_eq!(said(&[], &[]), None);
 }
 
-/// Percentiles of each run's own climate hide a part of the change; those of one climate hide nothing, whosoever it is.
+/// Percentiles of each run's own climate hide a part of the change; those of a common climate hide nothing, whichever
+/// it is.
 #[test]
 fn percentiles_of_two_climates_are_said() {
     let said = |a, b| {
@@ -321,13 +321,13 @@ fn percentiles_of_two_climates_are_said() {
             && note.contains("--climatology"),
         "{note}"
     );
-    // It is said once.
+    // The difference is not reported a second time.
     assert!(!notes.iter().any(|note| note.contains("different rules")));
     let is_of_climates =
         |note: &String| note.contains("two climates") || note.contains("different rules");
     let one = said(Some("3f2a: 2000 of a"), Some("3f2a: 2000 of a"));
     assert!(!one.iter().any(is_of_climates), "{one:?}");
-    // What one run does not tell may be anything.
+    // A setting missing in one run may have had any value.
     let unknown = said(Some("3f2a: 2000 of a"), None);
     let note = unknown.iter().find(|note| note.contains("different rules"));
     assert!(
@@ -336,8 +336,8 @@ fn percentiles_of_two_climates_are_said() {
     );
 }
 
-/// A hole of a few times leaves its month whole, and cuts what lives through it into two tracks: both count, and it is
-/// said.
+/// A gap of a few times leaves its month whole but cuts tracks that span it in two. Both parts are counted, and a note
+/// reports it.
 #[test]
 fn tracks_after_a_hole_count_and_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -362,7 +362,7 @@ fn tracks_after_a_hole_count_and_are_said() {
     }
     fs::write(path("b/tracks.csv"), rows.join("\n") + "\n").unwrap();
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
-    // Coarse, seasonal or episodic data are full of holes: what is there after one is mostly no storm of before it.
+    // Coarse, seasonal or episodic data have many gaps: a storm after one is usually not a storm from before it.
     let change = &row(&found, Quantity::CycloneTracks, Group::ALL).change;
     let more = 12.0 * change.difference.unwrap();
     assert!(
@@ -384,7 +384,7 @@ fn tracks_after_a_hole_count_and_are_said() {
     );
 }
 
-/// As of best tracks of some seasons: the others had been years without a storm, without a word.
+/// Best tracks may have only some seasons; the others used to count as years without a storm, without any note.
 #[test]
 fn years_that_no_table_has_a_row_of_are_said() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,7 +7,7 @@ use squall_data::{Calendar, Class, LatLonGrid, Time, testdata};
 
 const KNOT_M_S: f64 = 1852.0 / 3600.0;
 
-/// Rows of a file as maps from column to text; `None` where the file is not here.
+/// The rows of a file as maps from column to text, or `None` if the file is missing.
 fn rows(name: &str) -> Option<Vec<std::collections::HashMap<String, String>>> {
     let path = testdata::real(&format!("ibtracs-6h/{name}"))?;
     let mut csv = csv::Reader::from_path(path).unwrap();
@@ -41,7 +41,7 @@ fn categories_are_those_of_ibtracs() {
     };
     let mut compared = 0;
     for row in &rows {
-        // Below -1: not tropical, or unknown.
+        // Categories below -1 are not tropical or unknown.
         let (Some(wind), Some(category)) = (number(row, "wind"), number(row, "sshs_cat")) else {
             continue;
         };
@@ -58,9 +58,10 @@ fn categories_are_those_of_ibtracs() {
     assert!(compared > 30_000, "{compared}");
 }
 
-/// The tracks of the file, as far as statistics need them, and the basin and time that it gives to their first points.
+/// The tracks of the file with the fields that statistics need, and the basin and time of their first points in the
+/// file.
 fn tracks(rows: &[std::collections::HashMap<String, String>]) -> (Vec<Track>, Vec<(String, Time)>) {
-    let mut told = Vec::new();
+    let mut first_points = Vec::new();
     let mut tracks: Vec<(String, Track)> = Vec::new();
     for row in rows {
         let time = Time::parse(&row["time"], Calendar::Standard).unwrap();
@@ -100,12 +101,15 @@ fn tracks(rows: &[std::collections::HashMap<String, String>]) -> (Vec<Track>, Ve
                     max_tmq_kg_m2: None,
                     details: Default::default(),
                 };
-                told.push((row["basin"].clone(), time));
+                first_points.push((row["basin"].clone(), time));
                 tracks.push((row["track_id"].clone(), track));
             }
         }
     }
-    (tracks.into_iter().map(|(_, track)| track).collect(), told)
+    (
+        tracks.into_iter().map(|(_, track)| track).collect(),
+        first_points,
+    )
 }
 
 #[test]
@@ -113,9 +117,9 @@ fn climatology_has_the_known_seasons_and_shares() {
     let Some(rows) = rows("ibtracs_wmo.csv") else {
         return;
     };
-    let (mut tracks, told) = tracks(&rows);
+    let (mut tracks, first_points) = tracks(&rows);
     assert_eq!(tracks.len(), 2322);
-    // The file has odd seasons; those of the south begin in the even year before, of which it has nothing else.
+    // The file has odd seasons only; a southern season that began in an even year is the only part of that year.
     tracks.retain(|track| track.start.year() % 2 == 1);
     let grid = LatLonGrid::global(19, 36).unwrap();
     let mut whole = Statistics::new(&grid);
@@ -137,10 +141,10 @@ fn climatology_has_the_known_seasons_and_shares() {
         [1, 2].contains(&peak(Basin::SouthIndian)) && [1, 2].contains(&peak(Basin::SouthPacific))
     );
 
-    // Tracks of each basin and year as the file itself has them.
+    // The numbers of tracks per basin and year in the file itself.
     for year in whole.years() {
         for basin in Basin::ALL {
-            let expected = told
+            let expected = first_points
                 .iter()
                 .filter(|(code, start)| *code == basin.code() && start.year() == year.year)
                 .count() as i64;
@@ -171,7 +175,7 @@ fn energy_of_the_atlantic_season_2005_is_the_published_one() {
     let rows = csv
         .deserialize::<std::collections::HashMap<String, String>>()
         .map(Result::unwrap);
-    // Only six-hourly points of tropical and subtropical stages count.
+    // Only six-hourly points in tropical and subtropical stages count.
     let stages = ["tropical storm", "hurricane", "subtropical storm"];
     let energy: f64 = rows
         .filter(|row| row["year"] == "2005" && stages.contains(&row["status"].as_str()))

@@ -1,4 +1,4 @@
-//! Impact of events on hand-made weather whose right answer is known, and the vapour transport against a real analysis.
+//! Impact of events on hand-made weather with known results, and vapour transport against a real analysis.
 
 use ndarray::{Array2, Array3};
 use squall_climate::Track;
@@ -30,7 +30,7 @@ const FIELDS: [Variable; 7] = [
     Variable::Prect,
 ];
 
-/// Follows one object of a class along places (latitude, longitude); wind and moisture are those of each step.
+/// One object of a class that moves along `path` (latitude, longitude), with a wind for each step.
 struct World {
     grid: Arc<LatLonGrid>,
     class: Class,
@@ -71,7 +71,7 @@ impl World {
         self.run_with_fields_every(1)
     }
 
-    /// The same where only every so manieth time has fields.
+    /// The same with fields only at every `every`-th time.
     fn run_with_fields_every(&self, every: usize) -> (Decided, Statistics) {
         self.run_by(TrackerOptions::default(), every)
     }
@@ -116,7 +116,7 @@ fn only(decided: &Decided) -> &Track {
 
 #[test]
 fn a_hurricane_lands_on_the_gulf_coast_once_with_its_energy() {
-    // North over the Gulf of Mexico by half a degree a step; the coast of Louisiana is near 29.3N at 268.5E.
+    // North over the Gulf of Mexico, half a degree per step; the coast of Louisiana is near 29.3N at 268.5E.
     let path: Vec<(f64, f64)> = (0..20)
         .map(|k| (24.0 + 0.5 * f64::from(k), 268.5))
         .collect();
@@ -138,7 +138,7 @@ fn a_hurricane_lands_on_the_gulf_coast_once_with_its_energy() {
     let landfall = details.landfall.as_ref().unwrap();
     assert!((28.9..30.6).contains(&landfall.lat_deg), "{landfall:?}");
     assert!((landfall.lon_deg - 268.5).abs() < 0.3, "{landfall:?}");
-    // The stronger of the points before and at the coast.
+    // The stronger wind of the points before landfall and at it.
     let step = (landfall.time.seconds_since(at(0)) / 21_600) as usize;
     let expected = f64::from(wind[step].max(wind[step - 1]));
     assert!(
@@ -158,7 +158,7 @@ fn a_hurricane_lands_on_the_gulf_coast_once_with_its_energy() {
         "{details:?}"
     );
     assert!((track.mean_speed_m_s().unwrap() / speed - 1.0).abs() < 0.05);
-    // Rain of 1e-7 m/s on everything: the cyclone's share is its share of the Earth.
+    // With rain of 1e-7 m/s everywhere, the cyclone's share of the rain is its share of the Earth.
     let month = &statistics.months()[0];
     let share = month.precipitation_km3[0].iter().sum::<f64>() / month.all_precipitation_km3;
     let cap = std::f64::consts::PI * 300f64.powi(2);
@@ -193,7 +193,8 @@ fn a_storm_that_begins_on_land_or_stays_at_sea_makes_no_landfall() {
 
 #[test]
 fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
-    // Transport of 30 kg m-2 times 20 m/s: 600, rank 2; below a day 1, from two days 3.
+    // A transport of 30 kg m-2 times 20 m/s is 600, rank 2. Less than a day of it lowers the rank to 1; two days raise
+    // it to 3.
     let world = |steps: usize, drift_deg: f64| World {
         grid: Arc::new(LatLonGrid::global(91, 180).unwrap()),
         class: Class::AtmosphericRiver,
@@ -214,7 +215,7 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     assert_eq!(ranks, expected);
     let track = only(&decided);
     assert_eq!(track.details.river_scale, Some(3));
-    // A step that a gap bridges is no hole, for places as for tracks.
+    // A long step bridged by the allowed gap is not a hole in the data, for places as for tracks.
     let short_steps = TrackerOptions {
         max_step_hours: 3.0,
         ..TrackerOptions::default()
@@ -222,12 +223,13 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     let (bridged, _) = world(10, 0.0).run_by(short_steps, 1);
     assert_eq!(only(&bridged).details.river_scale, Some(3));
     assert!((track.details.max_ivt_proxy_kg_m_s.unwrap() - 600.0).abs() < 0.1);
-    // One that passes every place within 24 h stays at 1, however long it lives: 7 degrees (600 km, 28 m/s) a step.
+    // A river that passes each place within 24 h keeps rank 1, however long it lives: 7 degrees (600 km, 28 m/s) a
+    // step.
     let (decided, _) = world(10, 7.0).run();
     assert_eq!(only(&decided).details.river_scale, Some(1));
 }
 
-/// Where the fields have the transport itself, it is what ranks rivers.
+/// If the fields contain the transport itself, it determines the rank.
 #[test]
 fn known_transport_comes_before_its_stand_in() {
     let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
@@ -260,7 +262,7 @@ fn known_transport_comes_before_its_stand_in() {
             .extend(stream.add(&moment, found).unwrap().events);
     }
     all.events.extend(stream.finish().0.events);
-    // 1100 is rank 4, below a day 3.
+    // 1100 is rank 4; less than a day of it is rank 3.
     let ranks: Vec<_> = all.events.iter().map(|e| e.details.river_scale).collect();
     assert_eq!(ranks, [3, 3, 3, 4, 4].map(Some));
     for event in &all.events {
@@ -311,7 +313,7 @@ fn fields_at_every_second_time_count_for_two() {
 
 #[test]
 fn a_stay_ends_where_no_river_is_at_a_time_without_fields() {
-    // At one place for a day, away for six hours, back for a day: rank 1 and not that of two days.
+    // In one place for a day, away for six hours, back for a day: two stays, not one of two days.
     let path = |k: i32| if k == 5 { (40.0, 60.0) } else { (40.0, 180.0) };
     let world = World {
         grid: Arc::new(LatLonGrid::global(91, 180).unwrap()),
@@ -327,7 +329,7 @@ fn a_stay_ends_where_no_river_is_at_a_time_without_fields() {
         .iter()
         .filter_map(|e| e.details.river_scale)
         .max();
-    // 36 hours with the gap in between, 60 without.
+    // The first stay is 36 hours; both together would be 60 hours and rank 3.
     assert_eq!(most, Some(2), "{decided:?}");
 }
 
@@ -371,7 +373,7 @@ fn the_transport_proxy_is_close_to_the_integral_of_a_real_analysis() {
         let of = |v| f64::from(snapshot.field(v).unwrap()[cell]);
         vapour_transport_proxy(of(Variable::Tmq), of(Variable::U850), of(Variable::V850))
     });
-    // Where rivers are looked for: poleward of 20 degrees, transport of 250 and more.
+    // Only where rivers are searched: poleward of 20 degrees with a transport of at least 250.
     let (mut n, mut a, mut b, mut aa, mut bb, mut ab) = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     for ((j, i), &truth) in truth.indexed_iter() {
         let (x, y) = (f64::from(truth), proxy[[j, i]]);

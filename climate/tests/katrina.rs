@@ -1,9 +1,9 @@
-//! Hurricane Katrina in a moving WRF nest of 10 km: a grid of two-dimensional coordinates, and a storm that the edge of
-//! the domain cuts at every time.
+//! Hurricane Katrina in a moving WRF nest of 10 km: a grid with two-dimensional coordinates, and a storm that the edge
+//! of the domain cuts off at every time.
 //!
-//! The nest is on Mercator's projection, so that its rows and columns are latitudes and longitudes, and it moves by
-//! whole cells. What the program refuses as it is becomes a regional grid for each time, or one for all of them with
-//! holes.
+//! The nest is on a Mercator projection, so that its rows and columns are latitudes and longitudes, and it moves by
+//! whole cells. The program refuses the file as it is; the test turns it into one regional grid per time, or into one
+//! grid with missing cells for all times.
 #![allow(clippy::print_stdout)] // a skipped test says so
 
 use ndarray::{Array2, Array3};
@@ -24,15 +24,15 @@ use squall_data::{
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where the source sees the lowest pressure: latitude, longitude, hPa, at 12, 15, 18 and 21 UTC on 2005-08-28.
+/// The lowest pressure in the file: latitude, longitude, hPa, at 12, 15, 18 and 21 UTC on 2005-08-28.
 const CENTRES: [(f64, f64, f64); 4] = [
     (25.67, 272.39, 942.7),
     (25.92, 272.03, 939.2),
     (26.40, 271.58, 939.4),
     (26.64, 271.13, 938.5),
 ];
-/// Cells with a gale or in the eye, all in one piece, and their area in km²: counted apart with numpy, columns as far
-/// apart as they are on the mean (those of the file are f32, two neighbours up to 0.012 % nearer).
+/// Cells in a gale or in the eye, which are connected, and their area in km². Computed independently with numpy at the
+/// mean spacing of columns (the f32 coordinates put some neighbours up to 0.012 % closer).
 const STORMS: [(usize, f64); 4] = [
     (502, 41_350.3),
     (546, 44_801.7),
@@ -40,7 +40,7 @@ const STORMS: [(usize, f64); 4] = [
     (677, 54_953.3),
 ];
 const GALE_M_S: f32 = 17.0;
-/// The eye is calm.
+/// The wind in the eye is below a gale, so the eye is found by its pressure.
 const EYE_PA: f32 = 96_000.0;
 
 fn nest() -> Option<PathBuf> {
@@ -51,8 +51,8 @@ fn nest() -> Option<PathBuf> {
     path
 }
 
-/// Pressure and wind of one time on the nest's own grid. The sea is below all of it, so that the pressure of the ground
-/// is that of the sea.
+/// Pressure and wind of one time on the nest's own grid. The whole domain is sea, so surface pressure is sea-level
+/// pressure.
 fn snapshot(path: &Path, index: usize) -> Snapshot {
     let read = |file: &netcdf::File, name: &str| -> Array2<f32> {
         let variable = file.variable(name).unwrap();
@@ -65,7 +65,7 @@ fn snapshot(path: &Path, index: usize) -> Snapshot {
         names.map(|name| read(&file, name))
     });
     assert!(ground.iter().all(|height| *height < 1.0));
-    // Rows are latitudes and columns longitudes to a hundredth of a cell.
+    // Rows are latitudes and columns longitudes to within a hundredth of a cell.
     for (j, i) in ndarray::indices((48, 48)) {
         assert!(
             (lat[[j, i]] - lat[[j, 0]]).abs() < 1e-3 && (lon[[j, i]] - lon[[0, i]]).abs() < 1e-3
@@ -88,7 +88,7 @@ fn snapshot(path: &Path, index: usize) -> Snapshot {
     }
 }
 
-/// Where the wind is that of a gale, and the eye among it.
+/// The cells with gale-force winds and the eye inside them.
 fn storm(snapshot: &Snapshot) -> ClassMask {
     let wanted = [Variable::Psl, Variable::Ubot, Variable::Vbot];
     let [psl, u, v] = wanted.map(|variable| snapshot.field(variable).unwrap());
@@ -132,7 +132,7 @@ fn a_low_on_the_edge_is_found_where_it_is_if_the_edge_is_a_wall_and_else_not() {
         let grid = &snapshot.grid;
         assert!(!grid.is_periodic());
         let psl = snapshot.field(Variable::Psl).unwrap();
-        // What lies beyond the edge is unknown: no contour is closed.
+        // Everything beyond the edge is unknown, so no contour closes.
         let open = NodeThresholds::default();
         assert!(closed_lows(psl, grid, &open).unwrap().is_empty());
         let walled = NodeThresholds {
@@ -147,7 +147,7 @@ fn a_low_on_the_edge_is_found_where_it_is_if_the_edge_is_a_wall_and_else_not() {
         let (lat, lon) = (grid.lat_deg()[low.0], grid.lon_deg()[low.1]);
         assert!(off_by_km(lat, lon, index) < 1.0, "{lat} {lon}");
         assert!((f64::from(psl[low]) / 100.0 - hpa).abs() < 0.06);
-        // Without temperature aloft nobody can tell a hurricane from another low, and both methods say so.
+        // Without temperature aloft a hurricane cannot be distinguished from other lows, and both methods report that.
         let thresholds = TempestThresholds {
             node: walled,
             ..TempestThresholds::default()
@@ -199,7 +199,7 @@ fn a_storm_at_the_edge_is_one_event_whose_area_is_that_of_a_part() {
     }
 }
 
-/// One grid that holds the nest at all times, and the fields of each on it, missing where the nest is not.
+/// One grid that covers the nest at all times and the fields of each time on it, missing outside the nest.
 fn on_one_grid(path: &Path) -> Vec<Snapshot> {
     let all: Vec<Snapshot> = (0..4).map(|index| snapshot(path, index)).collect();
     let axis = |of: fn(&LatLonGrid) -> &[f64]| {
@@ -251,7 +251,7 @@ fn katrina_is_one_track_to_the_north_west() {
     );
     assert_eq!(track.duration_hours(), 9.0);
     for (index, pair) in points.windows(2).enumerate() {
-        // By the source: 45, 70 and 52 km in three hours, north-westward.
+        // In the file: 45, 70 and 52 km in three hours, north-westward.
         let moved = distance_km(
             pair[0].lat_deg,
             pair[0].lon_deg,
@@ -266,7 +266,7 @@ fn katrina_is_one_track_to_the_north_west() {
         );
         assert!(pair[1].lat_deg > pair[0].lat_deg && pair[1].lon_deg < pair[0].lon_deg);
     }
-    // The best track, which lies a degree away and is deeper: what the edge cuts off is missing.
+    // The best track is up to a degree away and deeper: the storm is cut off at the edge.
     let best = [(25.7, 272.3), (26.3, 271.4)];
     for (at, (lat, lon)) in [0, 2].into_iter().zip(best) {
         let away = distance_km(points[at].lat_deg, points[at].lon_deg, lat, lon);

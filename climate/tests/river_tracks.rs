@@ -1,4 +1,4 @@
-//! Rivers that merge, split and jump: which tracks go on, and how those that do not are related.
+//! Rivers that merge, split and jump: which tracks continue, and how those that end are related to others.
 
 mod discs;
 
@@ -6,10 +6,10 @@ use discs::{Disc, follow, grid, keep_all};
 use squall_climate::Track;
 use squall_climate::track::{Fate, Origin, Tracker, TrackerOptions};
 
-/// Identity, points, beginning and end of tracks, with the one each has split from and the one it ended in.
-type Told = (u64, usize, Origin, Fate, Option<u64>, Option<u64>);
+/// Identity, number of points, origin and fate of a track, its parent and the track that it merged into.
+type Summary = (u64, usize, Origin, Fate, Option<u64>, Option<u64>);
 
-fn told(tracks: &[Track]) -> Vec<Told> {
+fn summaries(tracks: &[Track]) -> Vec<Summary> {
     let one = |t: &Track| {
         let (parent, into) = (t.details.parent_track, t.details.merged_into);
         (t.track_id, t.points, t.origin, t.fate, parent, into)
@@ -17,7 +17,7 @@ fn told(tracks: &[Track]) -> Vec<Told> {
     tracks.iter().map(one).collect()
 }
 
-/// Every 6 hours: two rivers, twice; the two with a bridge between them, twice; and the two again, twice.
+/// Every 6 hours: two rivers for two times, both connected by a bridge for two times, two again for two times.
 fn two_then_one_then_two(pair: [Disc; 2], bridge: Disc) -> Vec<(i64, Vec<Disc>)> {
     let (two, one) = (pair.to_vec(), [&pair[..], &[bridge]].concat());
     let each = [two.clone(), two.clone(), one.clone(), one, two.clone(), two];
@@ -26,13 +26,13 @@ fn two_then_one_then_two(pair: [Disc; 2], bridge: Disc) -> Vec<(i64, Vec<Disc>)>
 
 #[test]
 fn of_two_like_rivers_that_become_one_neither_goes_on() {
-    // The western one is 0.49 of what both and the bridge become, and its centre 714 km from that of both.
+    // The western river makes up 0.49 of the merged one, whose centre is 714 km away.
     let pair = [(2, 40.0, 190.0, 640.0), (2, 40.0, 208.0, 560.0)];
     let history = two_then_one_then_two(pair, (2, 40.0, 199.0, 300.0));
     let (ids, tracks) = follow(keep_all(), &history);
     assert_eq!(ids.concat(), [1, 2, 1, 2, 3, 3, 4, 5, 4, 5]);
     assert_eq!(
-        told(&tracks),
+        summaries(&tracks),
         [
             (1, 2, Origin::StartOfData, Fate::Merge, None, Some(3)),
             (2, 2, Origin::StartOfData, Fate::Merge, None, Some(3)),
@@ -41,14 +41,14 @@ fn of_two_like_rivers_that_become_one_neither_goes_on() {
             (5, 2, Origin::Split, Fate::EndOfData, Some(3), None),
         ]
     );
-    // Relatives are known on both sides, and no path has the jump in it.
+    // Relatives are recorded on both sides, and no path contains the jump.
     let details = |id: usize| &tracks[id - 1].details;
     assert_eq!(details(1).split_tracks, [3]);
     assert_eq!(details(3).merged_tracks, [1, 2]);
     assert_eq!(details(3).split_tracks, [4, 5]);
     assert_eq!(details(4).merged_tracks, [3]);
     assert!(tracks.iter().all(|t| t.distance_km < 1.0), "{tracks:?}");
-    // Without the rule one goes on through both, with 1,500 km of jumps.
+    // Without the rule one track continues throughout, with 1,500 km of jumps.
     let mut options = keep_all();
     options.atmospheric_river.min_common = 0.0;
     options.atmospheric_river.max_joined_speed_km_per_day = 0.0;
@@ -59,13 +59,13 @@ fn of_two_like_rivers_that_become_one_neither_goes_on() {
 
 #[test]
 fn a_river_that_takes_in_a_small_one_and_loses_it_goes_on() {
-    // It is 0.84 of both.
+    // The large river makes up 0.84 of the merged one.
     let pair = [(2, 40.0, 190.0, 1000.0), (2, 40.0, 208.0, 400.0)];
     let history = two_then_one_then_two(pair, (2, 40.0, 203.0, 250.0));
     let (ids, tracks) = follow(keep_all(), &history);
     assert_eq!(ids.concat(), [1, 2, 1, 2, 1, 1, 1, 3, 1, 3]);
     assert_eq!(
-        told(&tracks),
+        summaries(&tracks),
         [
             (1, 6, Origin::StartOfData, Fate::EndOfData, None, None),
             (2, 2, Origin::StartOfData, Fate::Merge, None, Some(1)),
@@ -79,7 +79,7 @@ fn a_river_that_takes_in_a_small_one_and_loses_it_goes_on() {
 
 #[test]
 fn a_chain_of_rivers_that_touch_by_their_ends_is_no_river() {
-    // The western third of each is the eastern third of the one before: 1,700 km in 6 hours.
+    // The western third of each river is the eastern third of the previous one: 1,700 km in 6 hours.
     let history: Vec<(i64, Vec<Disc>)> = (0..6)
         .map(|k: i32| {
             let third = |part: i32| (2, 40.0, f64::from(180 + 20 * k + 10 * part), 500.0);
@@ -95,7 +95,7 @@ fn a_chain_of_rivers_that_touch_by_their_ends_is_no_river() {
         assert_eq!(track.details.merged_into, next);
         assert_eq!(track.details.max_speed_m_s, None);
     }
-    // By a fifth of the smaller area alone it would be one, at 78 m/s.
+    // With only the rule on a fifth of the smaller area it would be one track at 78 m/s.
     let mut options = keep_all();
     options.atmospheric_river.min_common = 0.0;
     options.atmospheric_river.max_joined_speed_km_per_day = 0.0;
@@ -105,7 +105,7 @@ fn a_chain_of_rivers_that_touch_by_their_ends_is_no_river() {
 
 #[test]
 fn a_river_whose_centre_jumps_is_not_the_same() {
-    // The western one is 0.6 of both, but the centre goes 1,040 km in 6 hours, which is 48 m/s.
+    // The western river makes up 0.6 of the merged one, but the centre moves 1,040 km in 6 hours, which is 48 m/s.
     let pair = [(2, 40.0, 190.0, 1500.0), (2, 40.0, 225.0, 1000.0)];
     let history = two_then_one_then_two(pair, (2, 40.0, 210.0, 1000.0));
     let (ids, tracks) = follow(keep_all(), &history);

@@ -1,4 +1,5 @@
-//! A run's tables do not depend on files, portions, kills, or where longitude begins; memory is that of the living.
+//! The tables of a run do not depend on how times are split into files or sessions, on kills, or on where longitude
+//! starts. Memory grows only with the open tracks.
 
 use ndarray::Array2;
 use proptest::prelude::*;
@@ -29,7 +30,7 @@ fn at(hours: i64) -> Time {
         .add_seconds(3600 * hours)
 }
 
-/// Drifting discs: class, latitude, longitude, radius in km, degrees east a day, first step, last step.
+/// A drifting disc: class, latitude, longitude, radius in km, degrees east per day, first step, last step.
 type Storm = (u8, f64, f64, f64, f64, usize, usize);
 
 fn some_storms() -> impl Strategy<Value = Vec<Storm>> {
@@ -52,7 +53,7 @@ fn masks(storms: &[Storm], steps: usize) -> Vec<ClassMask> {
     let grid = grid();
     (0..steps)
         .map(|step| {
-            // A hole of four days after step 20.
+            // A gap of four days after step 20.
             let hours = 6 * step as i64 + if step > 20 { 96 } else { 0 };
             let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
                 let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -86,12 +87,13 @@ fn new() -> EventStream {
     EventStream::new(&grid(), TrackerOptions::default()).unwrap()
 }
 
-/// Runs from wherever the folder is until `stop`, saving after every `every` times; `None` lets it end.
+/// Continues the run in the folder up to `stop`, with a checkpoint after every `every` times; `None` runs to the end.
+/// Returns the step at which it started.
 fn run(out: &Path, masks: &[ClassMask], every: usize, stop: Option<usize>) -> usize {
     let (mut folder, mut stream, start) = RunFolder::open(out, "test", new(), |_, _| true).unwrap();
     for index in start..masks.len() {
         if stop.is_some_and(|stop| index >= stop) {
-            return start; // as a kill: what was written since the last save is on the disk or not
+            return start; // like a kill: output since the last checkpoint may or may not be on disk
         }
         let decided = add(&mut stream, masks, index);
         folder.write(&decided).unwrap();
@@ -116,7 +118,7 @@ fn bytes(out: &Path) -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// The way of before: everything in memory, identities of short tracks blanked in the end.
+/// The reference: keeps everything in memory and blanks the identities of unlisted tracks at the end.
 fn in_memory(masks: &[ClassMask]) -> (Vec<Event>, Vec<Track>) {
     let grid = grid();
     let mut tracker = Tracker::new(&grid, TrackerOptions::default()).unwrap();
@@ -191,7 +193,7 @@ proptest! {
         cuts.sort_unstable();
         cuts.dedup();
         for (number, pair) in cuts.windows(2).enumerate() {
-            // Names that sort against time: the axis decides, not the names.
+            // Names in reverse order of time: the time axis decides, not the names.
             let path = folder.path().join(format!("{}.nc", 99 - number));
             let part = &masks[pair[0]..pair[1]];
             let mut writer =
@@ -219,9 +221,9 @@ proptest! {
             })
             .collect();
         let turn = 360.0 * shift as f64 / COLUMNS as f64;
-        // Identities are dealt from west to east: tracks are compared without them.
-        let told = |tracks: &[Track], turn: f64| {
-            let mut told: Vec<_> = tracks
+        // Identities are assigned from west to east, so tracks are compared without them.
+        let summaries = |tracks: &[Track], turn: f64| {
+            let mut summaries: Vec<_> = tracks
                 .iter()
                 .map(|t| {
                     let tenth = |v: f64| (v * 10.0).round() as i64;
@@ -232,10 +234,10 @@ proptest! {
                     (times, tenth(t.genesis_lat_deg), east, kinds, family, tenth(t.distance_km / 100.0))
                 })
                 .collect();
-            told.sort();
-            told
+            summaries.sort();
+            summaries
         };
-        prop_assert_eq!(told(&in_memory(&plain).1, turn), told(&in_memory(&rolled).1, 0.0));
+        prop_assert_eq!(summaries(&in_memory(&plain).1, turn), summaries(&in_memory(&rolled).1, 0.0));
     }
 }
 
@@ -271,7 +273,7 @@ fn cells_carry_the_identity_of_their_track() {
         }
     }
     drop(file);
-    // Another tool would read it as masks again.
+    // Other tools can read the file as masks.
     assert_eq!(
         MaskArchive::open(written.to_str().unwrap())
             .unwrap()
@@ -290,7 +292,8 @@ fn cells_carry_the_identity_of_their_track() {
         "{message}"
     );
 
-    // Read as masks, identities say nothing of classes: whoever reads them does, or is told what is taken for granted.
+    // Identities do not encode classes. A reader of the file as masks either names the class or gets a note about the
+    // assumed one.
     let name = written.to_str().unwrap();
     let cells = |masks: &MaskArchive, class: Class| {
         let of_time = |k| {
@@ -335,14 +338,14 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
     assert_eq!(opened("test"), 0);
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     assert_eq!(opened("another"), 0);
-    // As where times were left out that may not be any more.
+    // As when the checkpoint left out times that the new run must not leave out.
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     let usable = |_: &EventStream, next: usize| next != 9;
     let (_, _, start) = RunFolder::open(folder.path(), "test", new(), usable).unwrap();
     assert_eq!(start, 0);
 }
 
-/// Whatever a run wrote is known by name, and the next one, of other masks, leaves none of it beside its own.
+/// Every file that a run writes is recognised by its name, and the next run, over other masks, removes all of them.
 #[test]
 fn a_new_run_leaves_no_results_of_another_beside_its_own() {
     let storms = [
@@ -388,13 +391,13 @@ fn a_new_run_leaves_no_results_of_another_beside_its_own() {
     let mut expected = [&tables[..], &["notes.txt".to_string()]].concat();
     expected.sort();
     assert_eq!(names(), expected);
-    // One that goes on has nothing to remove.
+    // A resumed run has nothing to remove.
     assert_eq!(run(&out, &masks, 3, Some(10)), 0);
     assert_eq!(run(&out, &masks, 3, None), 9);
     assert_eq!(names(), expected);
 }
 
-/// As while `object_id.nc` is written: then the table of events is among the parts again, whatever the next run is.
+/// As if killed while writing `object_id.nc`, when the table of events is back among the partial files.
 #[test]
 fn a_new_run_leaves_no_results_of_one_that_was_killed_while_it_ended() {
     let storms = [(1, 15.0, 100.0, 800.0, -5.0, 0, 40)];
@@ -420,7 +423,7 @@ fn a_new_run_leaves_no_results_of_one_that_was_killed_while_it_ended() {
     }
     let are_there = || results.map(|name| out.join(name).is_file());
     assert_eq!(are_there(), [true; 4]);
-    // It goes on with its own results, and another one without them.
+    // Resuming the run keeps its results; another run removes them.
     assert_eq!(open("test").2, masks.len());
     assert_eq!(are_there(), [true; 4]);
     assert_eq!(open("another").2, 0);
@@ -428,7 +431,7 @@ fn a_new_run_leaves_no_results_of_one_that_was_killed_while_it_ended() {
     assert!(out.join("notes.txt").is_file());
 }
 
-/// A box has no length: what is no number must come back from a state.
+/// A box has no length: NaN must survive a checkpoint.
 #[test]
 fn a_run_over_boxes_goes_on_where_it_was() {
     let folder = tempfile::tempdir().unwrap();
@@ -458,7 +461,7 @@ fn a_run_over_boxes_goes_on_where_it_was() {
         start
     };
     assert_eq!(run("whole", 20), 0);
-    // In the first two days rows wait for their track.
+    // For the first two days rows wait for the decision on their track.
     assert_eq!([5, 12, 20].map(|stop| run("killed", stop)), [0, 5, 12]);
     let of = |name: &str| bytes(&folder.path().join(name));
     assert_eq!(of("whole"), of("killed"));
@@ -487,7 +490,7 @@ fn a_run_without_events_has_tables_of_headers() {
 
 #[test]
 fn rows_wait_no_longer_than_the_shortest_duration_and_a_gap() {
-    // A new storm of one day every day: none is listed but the first and last, all rows come, few wait.
+    // A new one-day storm every day: only the first is listed, all rows are written, few of them wait.
     let storms: Vec<Storm> = (0..60)
         .map(|k| {
             (
@@ -526,7 +529,7 @@ fn rows_wait_no_longer_than_the_shortest_duration_and_a_gap() {
         rows += stream.add(&moment, found).unwrap().events.len();
         most = most.max(stream.waiting_rows());
     }
-    // Three days of four steps, at most one row each.
+    // Three days of four steps with at most one row each.
     assert!(most <= 12, "{most} rows waited");
     let (last, _, counts) = stream.finish();
     assert_eq!(rows + last.events.len(), counts.cyclones);
@@ -562,7 +565,8 @@ fn merges_and_splits_know_their_relatives_on_both_sides() {
     }
     tracks.extend(tracker.finish().finished);
     tracks.sort_by_key(|track| track.track_id);
-    // The centre of both is 1,040 km from that of the larger one, which no river goes in 6 hours: neither goes on.
+    // The centre of the merged river is 1,040 km from that of the larger one, too far for 6 hours: neither track
+    // continues.
     assert_eq!(tracks.len(), 5, "{tracks:?}");
     let of = |k: usize| &tracks[k].details;
     for track in &tracks[..2] {
@@ -622,7 +626,7 @@ fn events_at_the_pole_the_seam_and_the_edge_of_a_region() {
             "{event:?}"
         );
     }
-    // A region cuts what reaches its western, eastern, southern and northern edge, and knows it.
+    // A region cuts off objects at its western, eastern, southern and northern edges, and marks them.
     for (lat, lon, cut) in [
         (30.0, 230.0, false),
         (30.0, 203.0, true),

@@ -1,4 +1,4 @@
-//! Tables as Parquet and GeoJSON: what other programs wrote, and what is damaged.
+//! Tables as Parquet and GeoJSON: files written by other programs, and damaged files.
 
 use parquet::basic::{Compression, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::data_type::{ByteArrayType, DoubleType, Int64Type};
@@ -13,8 +13,8 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A file as a data-frame library writes it: Snappy, timestamps in nanoseconds, identities as numbers with NaN, a
-/// foreign column of lists passed over.
+/// A file as a data-frame library writes it: Snappy, nanosecond timestamps, identities as floats with NaN, and an
+/// unknown list column that is skipped.
 fn data_frame(path: &Path) {
     let field = |name: &str, physical, logical| {
         let built = Type::primitive_type_builder(name, physical)
@@ -46,7 +46,7 @@ fn data_frame(path: &Path) {
     .unwrap();
     let mut group = writer.next_row_group().unwrap();
     let numbers = [vec![15.5, -20.0], vec![300.0, -10.0], vec![7.0, f64::NAN]];
-    // 24 August 2005, 06:00 as data in days give it, and 12:00.
+    // 24 August 2005, 06:00 with the rounding of times in days, and 12:00.
     let times = [1_124_863_199_999_999_999i64, 1_124_884_800_000_000_000];
     for number in 0..6 {
         let mut column = group.next_column().unwrap().unwrap();
@@ -114,7 +114,7 @@ fn a_data_frame_is_read_whatever_types_it_chose() {
             ),
         ]
     );
-    // As tracks: the event without one is left out, and that is said.
+    // Read as tracks, the event without one is left out with a note.
     let tracks = readers::read(&path, &ReadOptions::default()).unwrap();
     assert_eq!((tracks.tracks.len(), tracks.notes.len()), (1, 1));
 }
@@ -145,15 +145,15 @@ fn features_of_others_lie_where_their_points_are() {
         (299.75, 15.0, Some(41.0))
     );
     assert_eq!(storm.track_id, Some(7));
-    // Shapes are not known, and what is not known is not equal to itself.
+    // Compared as text because unknown shapes are NaN.
     let again = read(&format!("\u{feff}{text}")).unwrap();
     assert_eq!(format!("{again:?}"), format!("{found:?}"));
-    // Layers that were put together have null for the columns of the others.
+    // Merged layers have null in the columns of other layers.
     let blank =
         r#"{"class": "tropical_cyclone", "time": "2005-08-24", "lon_deg": null, "lat_deg": null}"#;
     let found = read(&format!(r#"{{"features": [{}]}}"#, feature(blank))).unwrap();
     assert_eq!((found[0].lon_deg, found[0].lat_deg), (299.75, 15.0));
-    // Each fault names the file and what was expected.
+    // Each error names the file and what was expected.
     let collection = |calendar: &str, properties: &str| {
         format!(r#"{{{calendar} "features": [{}]}}"#, feature(properties))
     };
@@ -241,7 +241,7 @@ proptest! {
             bytes.truncate(bytes.len() - cut);
         }
         fs::write(&path, bytes).unwrap();
-        // Neither a panic nor a loop without end.
+        // Must neither panic nor loop forever.
         let _ = read_events(&path, Calendar::Standard);
     }
 }

@@ -1,4 +1,4 @@
-//! Tracks in other tools' formats: what is written says what the tables say.
+//! Tracks in the formats of other tools: the exported files contain what the tables contain.
 
 use ndarray::Array2;
 use parquet::file::reader::{FileReader, SerializedFileReader};
@@ -26,7 +26,7 @@ fn times() -> Vec<Time> {
     (0..STEPS).map(time).collect()
 }
 
-/// A folder with the tables of a cyclone over the antimeridian, a river, and a short cyclone without a track.
+/// Writes the tables of a cyclone across the antimeridian, a river, and a short cyclone without a track.
 fn tables(out: &Path) -> LatLonGrid {
     let grid = LatLonGrid::global(91, 180).unwrap();
     let stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
@@ -111,7 +111,7 @@ fn every_format_has_its_files_and_leaves_nothing_else() {
     }
 }
 
-/// Events lie there while they are sorted, if they are many.
+/// An export of many events sorts them in files in this folder.
 #[test]
 fn what_a_killed_export_left_goes_also_without_formats() {
     let folder = tempfile::tempdir().unwrap();
@@ -179,7 +179,7 @@ fn stitch_nodes_text_and_csv_are_in_its_form() {
         "one track: the short one is not listed"
     );
     assert_eq!(lines[0], ["start", "12", "1998", "2", "28", "0"]);
-    // An empty cell before i, as the tab at the start of a line makes it.
+    // The tab at the start of a line makes an empty cell before i.
     assert_eq!((lines[1].len(), lines[1][0]), (11, ""));
     let events = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
     let first = events.iter().find(|e| e.track_id == Some(1)).unwrap();
@@ -195,14 +195,14 @@ fn stitch_nodes_text_and_csv_are_in_its_form() {
     );
     let i: usize = lines[1][1].parse().unwrap();
     assert!((2.0 * i as f64 - first.lon_deg).abs() <= 1.0);
-    // Rows are counted from the South Pole.
+    // Rows are numbered from the South Pole.
     let j: usize = lines[1][2].parse().unwrap();
     assert!((2.0 * j as f64 - 90.0 - first.lat_deg).abs() <= 1.0);
     let csv = read("tracks.tropical_cyclone.stitchnodes.csv");
     assert!(csv.starts_with(
         "track_id, year, month, day, hour, i, j, lon, lat, slp, wind\n1, 1998, 2, 28, 0, "
     ));
-    // The columns of a real file, up to those of --in_fmt.
+    // The columns of a real file before those chosen with --in_fmt.
     if let Some(real) = testdata::real("track-formats/sample.csv") {
         let real = fs::read_to_string(real).unwrap();
         let columns = |text: &str| -> Vec<String> {
@@ -223,7 +223,7 @@ fn stitch_nodes_text_and_csv_are_in_its_form() {
     }
 }
 
-/// TempestExtremes takes five digits for the second of the day, whatever the other lines have.
+/// TempestExtremes reads five digits as the second of the day, even if other lines have hours.
 #[test]
 fn stitch_nodes_text_has_times_between_hours() {
     let folder = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ fn teca_has_its_columns_and_days() {
         lines.next(),
         Some("# time_units = \"days since 1998-02-28 00:00:00\"")
     );
-    // By the code its reader knows the type of a column: int 3, long 7, double 12.
+    // TECA's reader takes the type of a column from its code: int 3, long 7, double 12.
     let header = lines.next().unwrap();
     assert!(
         header.starts_with("\"track_id(3)\", \"storm_id(3)\","),
@@ -282,10 +282,10 @@ fn teca_has_its_columns_and_days() {
         .map(|line| line.split(", ").map(|cell| cell.parse().unwrap()).collect())
         .collect();
     assert_eq!((rows.len(), rows[0].len()), (STEPS, 22));
-    // track, point, step, time; eleven steps of six hours; windy from the first on.
+    // track, point, step, time; eleven steps of six hours; windy from the first point on.
     assert_eq!(rows[3][..4], [1.0, 3.0, 3.0, 0.75]);
     assert_eq!(rows[3][6..8], [2.75, 2.75]);
-    // The speed is that from the point before.
+    // The speed is measured from the previous point.
     assert_eq!(rows[0][15], 0.0);
     let km = distance_km(rows[2][5], rows[2][4], rows[3][5], rows[3][4]);
     assert!(
@@ -294,7 +294,7 @@ fn teca_has_its_columns_and_days() {
         rows[3][15]
     );
     assert_eq!(rows[3][16..], [1998.0, 2.0, 28.0, 18.0, 0.0, 0.0]);
-    // What never had a wind was windy for 0 days.
+    // Without any wind, the duration of wind is 0 days.
     let rivers = fs::read_to_string(folder.path().join("tracks.atmospheric_river.teca.csv"));
     let rivers = rivers.unwrap();
     assert!(
@@ -346,7 +346,7 @@ fn ibtracs_has_its_dimensions_names_and_units() {
         .get_string([0, 1])
         .unwrap();
     assert_eq!(iso, "1998-02-28 06:00:00");
-    // The real file has all of these.
+    // The real file has all of these variables.
     if let Some(real) = testdata::real("track-formats/IBTrACS.last3years.v04r00_2_storms.nc") {
         let real = netcdf::open(real).unwrap();
         for variable in file.variables() {
@@ -380,7 +380,7 @@ fn geojson_has_a_line_in_two_parts_and_a_point_for_each_event() {
         2
     );
     assert_eq!(cyclone["properties"]["points"], 12);
-    // A text, as `TS` is: no type may depend on how strong the storms of a run are.
+    // A string, because `TS` is one: the type must not depend on how strong the storms of a run are.
     assert_eq!(cyclone["properties"]["category"], "1");
     let events = read("events.geojson");
     let table = read_events(folder.path().join("events.csv"), Calendar::NoLeap).unwrap();
@@ -426,8 +426,8 @@ fn parquet_has_the_tables() {
     assert_eq!(metadata[0].value.as_deref(), Some("noleap"));
 }
 
-/// Exports these events, of which the first is also the start of a track and the last its end and landfall; gives the
-/// folder.
+/// Exports these events and returns the folder. The first event is also the start of a track, the last one its end and
+/// landfall.
 fn exported_events(times: &[&str], calendar: Calendar) -> Result<tempfile::TempDir, String> {
     let folder = tempfile::tempdir().unwrap();
     let mut events = String::from("class,time,lon_deg,lat_deg,track_id\n");
@@ -459,10 +459,10 @@ fn rows_of(path: &Path) -> Vec<parquet::record::Row> {
     rows.map(|row| row.unwrap()).collect()
 }
 
-/// What pandas, Polars and DuckDB take for times, and what comes back from it.
+/// Timestamps that pandas, Polars and DuckDB recognise, and the way back through the readers.
 #[test]
 fn parquet_times_are_timestamps_in_gregorian_calendars() {
-    // 15 October 1582; the mixed calendar has 4 October the day before.
+    // 15 October 1582; in the mixed calendar the day before is 4 October.
     let (reform, day): (i64, i64) = (-12_219_292_800, 86_400);
     for (calendar, julian) in [
         (Calendar::Standard, reform - day),
@@ -494,7 +494,7 @@ fn parquet_times_are_timestamps_in_gregorian_calendars() {
             tracks[1].get_timestamp_micros(6).is_err(),
             "no landfall: null"
         );
-        // The file's calendar counts, not the one asked for.
+        // The calendar of the file takes precedence over the requested one.
         let back = read_events(&path, Calendar::NoLeap).unwrap();
         for (event, (text, _)) in back.iter().zip(times) {
             assert_eq!(
@@ -529,7 +529,7 @@ fn parquet_times_are_texts_where_a_timestamp_cannot_hold_them() {
 
 #[test]
 fn a_cell_that_is_no_date_is_named_when_tables_become_parquet() {
-    // Not of a track: the reader of those would refuse it first.
+    // The invalid date is not one of a track: the reader of tracks would reject it first.
     let message = exported_events(
         &["2001-02-28", "2001-02-30", "2001-03-01"],
         Calendar::Standard,

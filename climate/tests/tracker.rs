@@ -1,4 +1,4 @@
-//! The tracker on hand-made histories whose right answer is known.
+//! The tracker on hand-made histories with known results.
 
 mod discs;
 
@@ -13,7 +13,7 @@ use squall_data::grid::distance_km;
 
 #[test]
 fn a_cyclone_over_the_seam_is_one_track() {
-    // Westward over 0 degrees by 3 degrees of longitude in 12 h; its mask hardly overlaps.
+    // Westward across 0 degrees, 3 degrees of longitude in 12 h; successive masks barely overlap.
     let history: Vec<_> = (0..8)
         .map(|k| {
             (
@@ -30,7 +30,7 @@ fn a_cyclone_over_the_seam_is_one_track() {
         (track.origin, track.fate),
         (Origin::StartOfData, Fate::EndOfData)
     );
-    // Seven steps of 3 degrees west and 1 north, about 339 km each; masks of 2-degree cells are coarse.
+    // Seven steps of 3 degrees west and 1 north, about 339 km each; masks on a 2-degree grid are coarse.
     assert!((track.distance_km - 7.0 * 339.0).abs() < 350.0, "{track:?}");
     assert!(distance_km(14.0, 12.0, track.genesis_lat_deg, track.genesis_lon_deg) < 120.0);
     assert!(distance_km(21.0, -9.0, track.end_lat_deg, track.end_lon_deg) < 120.0);
@@ -39,8 +39,8 @@ fn a_cyclone_over_the_seam_is_one_track() {
 
 #[test]
 fn tracks_that_never_reach_the_least_wind_are_not_listed() {
-    // From the second time on two cyclones and a river; one cyclone reaches 17 m/s at its fifth time, the other 16 at
-    // most.
+    // Two cyclones and a river from the second time on; one cyclone reaches 17 m/s at its fifth time, the other at most
+    // 16.
     let grid = grid();
     let mut options = TrackerOptions::default();
     options.tropical_cyclone.min_peak_wind_m_s = 17.0;
@@ -65,7 +65,8 @@ fn tracks_that_never_reach_the_least_wind_are_not_listed() {
         let step = tracker.push(at(12 * k), &mut found).unwrap();
         finished.extend(step.finished);
         discarded.extend(step.discarded);
-        // Ids by class and longitude; the strong one is long enough at its fifth time and strong enough at the same.
+        // Identities follow class and longitude. The strong cyclone becomes long enough and strong enough at its fifth
+        // time.
         let undecided: Vec<u64> = tracker.undecided().collect();
         match k {
             1 => assert_eq!(undecided, [1, 2, 3]),
@@ -76,7 +77,7 @@ fn tracks_that_never_reach_the_least_wind_are_not_listed() {
     let step = tracker.finish();
     finished.extend(step.finished);
     discarded.extend(step.discarded);
-    // A river is not waited for as long as a cyclone.
+    // The river's track finishes first: its allowed gap is shorter than a cyclone's.
     let listed: Vec<u64> = finished.iter().map(|track| track.track_id).collect();
     assert_eq!(listed, [3, 1]);
     assert_eq!(discarded, [2]);
@@ -84,7 +85,8 @@ fn tracks_that_never_reach_the_least_wind_are_not_listed() {
 
 #[test]
 fn tracks_that_stay_where_they_began_are_not_listed() {
-    // From the second to the eighth time one stays, one goes 4 degrees north a step and comes back by half.
+    // From the second to the eighth time one cyclone stays in place; the other moves 4 degrees north per step, then
+    // half of the way back.
     let listed = |least_km: f64| {
         let mut options = TrackerOptions::default();
         options.tropical_cyclone.min_displacement_km = least_km;
@@ -112,7 +114,7 @@ fn tracks_that_stay_where_they_began_are_not_listed() {
 
 #[test]
 fn uneven_steps_of_24_12_and_12_hours_are_followed() {
-    // 5 degrees a day; two storms, 20 degrees apart, so that only the right partner is in reach.
+    // Two storms 20 degrees apart that move 5 degrees a day: only the right partner is within reach.
     let history: Vec<_> = [0, 24, 36, 48, 72, 84, 96]
         .map(|h| {
             let west = f64::from(h as i32) * 5.0 / 24.0;
@@ -132,7 +134,7 @@ fn uneven_steps_of_24_12_and_12_hours_are_followed() {
 
 #[test]
 fn crossing_paths_are_told_apart_by_their_motion() {
-    // One goes east and one goes west along neighbouring latitudes; they pass each other between two times.
+    // One moves east and one west along neighbouring latitudes; they pass each other between two times.
     let history: Vec<_> = (0..8)
         .map(|k| {
             let x = 4.0 * f64::from(k);
@@ -153,7 +155,7 @@ fn crossing_paths_are_told_apart_by_their_motion() {
     }
 }
 
-/// A cyclone that goes west by 300 km in 12 hours, six times, and what follows it.
+/// A cyclone that moves 300 km west every 12 hours, for six times, followed by the discs `after`.
 fn westward_then(after: &[Disc]) -> Vec<(i64, Vec<Disc>)> {
     let west = |k: i64| (1, 15.0, 200.0 - 2.8 * k as f64, 350.0);
     let first = (0..6).map(|k| (12 * k, vec![west(k)]));
@@ -163,7 +165,7 @@ fn westward_then(after: &[Disc]) -> Vec<(i64, Vec<Disc>)> {
 
 #[test]
 fn a_cyclone_that_turns_goes_on() {
-    // Poleward by 300 km instead of westward: 424 km from where it was expected.
+    // Poleward by 300 km instead of westward, 424 km from the predicted position.
     let (_, tracks) = follow(
         keep_all(),
         &westward_then(&[(1, 17.7, 186.0, 350.0), (1, 20.4, 186.0, 350.0)]),
@@ -173,8 +175,7 @@ fn a_cyclone_that_turns_goes_on() {
 
 #[test]
 fn jitter_of_centres_does_not_break_a_track_of_3_hourly_data() {
-    // 5 m/s westward, with centres that are off by 100 km to the east and to the west by turns; now and then it is not
-    // seen.
+    // Moves west at 5 m/s. Its centres are alternately off by 100 km to the east and west, and some times miss it.
     let grid = grid();
     let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
     for k in 0..80 {
@@ -200,7 +201,7 @@ fn what_is_calm_for_a_month_is_given_up_and_keeps_no_rows() {
     let (mut ledger, mut rows) = (Ledger::default(), Vec::new());
     let mut most = 0;
     for day in 0..60 {
-        // A spot that is always there, from the second day on; on the 40th day a storm.
+        // A cyclone that is present from the second day on, with storm winds on day 40 only.
         let mut found = match day {
             0 => Vec::new(),
             _ => events(&grid, 24 * day, &[(1, 15.0, 100.0, 400.0)]),
@@ -220,19 +221,19 @@ fn what_is_calm_for_a_month_is_given_up_and_keeps_no_rows() {
     assert_eq!(rows.len(), 59);
     let days = |k: usize| last.finished[0].start == at(24 * k as i64);
     assert!(last.finished.len() == 1 && days(33), "{:?}", last.finished);
-    // Rows 1 to 32 are of what was given up.
+    // Rows 1 to 32 belong to the abandoned track.
     let of_storm = rows.iter().map(|event| event.track_id.is_some());
     assert!(of_storm.eq((1..60).map(|day| day > 32)), "{rows:?}");
 }
 
 #[test]
 fn a_cyclone_that_forms_behind_one_that_ended_is_a_new_one() {
-    // In reach (900 km in 12 hours), but where a cyclone that goes west does not come to be.
+    // Within reach (900 km in 12 hours), but not where a westward-moving cyclone would go.
     let behind = [(1, 16.0, 190.5, 350.0), (1, 16.0, 193.3, 350.0)];
     let (ids, tracks) = follow(keep_all(), &westward_then(&behind));
     assert_eq!(ids.concat(), [1, 1, 1, 1, 1, 1, 2, 2]);
     assert_eq!(tracks[1].origin, Origin::Genesis);
-    // Where it would have come to be it is the same one, even after a time without it.
+    // At the predicted position it is the same cyclone, even after a time without it.
     let (ids, _) = follow(
         keep_all(),
         &westward_then(&[(0, 0.0, 0.0, 1.0), (1, 15.0, 180.4, 350.0)]),
@@ -267,12 +268,12 @@ fn rivers_merge_and_split() {
             vec![1, 3]
         ]
     );
-    let told: Vec<_> = tracks
+    let summaries: Vec<_> = tracks
         .iter()
         .map(|t| (t.track_id, t.points, t.origin, t.fate, t.related_track))
         .collect();
     assert_eq!(
-        told,
+        summaries,
         [
             (1, 6, Origin::StartOfData, Fate::Lysis, None),
             (2, 2, Origin::StartOfData, Fate::Merge, Some(1)),
@@ -298,16 +299,16 @@ fn gaps_are_bridged_up_to_their_limit() {
             })
             .collect()
     };
-    // Unseen from 18 h to 42 h: 24 h between sightings, which is the limit for cyclones.
+    // Unseen between 18 h and 42 h: 24 h between detections, the limit for cyclones.
     let (_, tracks) = follow(keep_all(), &history(4..7));
     assert_eq!((tracks.len(), tracks[0].points), (1, 17));
     let (_, tracks) = follow(keep_all(), &history(4..8));
-    let told: Vec<_> = tracks
+    let summaries: Vec<_> = tracks
         .iter()
         .map(|t| (t.points, t.origin, t.fate))
         .collect();
     assert_eq!(
-        told,
+        summaries,
         [
             (4, Origin::StartOfData, Fate::Lysis),
             (12, Origin::Genesis, Fate::EndOfData)
@@ -318,7 +319,7 @@ fn gaps_are_bridged_up_to_their_limit() {
 
 #[test]
 fn one_step_of_daily_data_is_bridged_and_a_day_without_is_not() {
-    // A river may be unseen for 12 hours, and for a step of the data.
+    // A river may be missing for 12 hours, or for one step of the data.
     let river = |day: i64| (2u8, 40.0, 150.0 + 5.0 * day as f64, 900.0);
     let history: Vec<(i64, Vec<Disc>)> = (0..6)
         .map(|day| {
@@ -330,9 +331,9 @@ fn one_step_of_daily_data_is_bridged_and_a_day_without_is_not() {
         .collect();
     let (ids, tracks) = follow(keep_all(), &history);
     assert_eq!(ids, [vec![1], vec![1], vec![1], vec![], vec![2], vec![2]]);
-    let told: Vec<_> = tracks.iter().map(|t| (t.origin, t.fate)).collect();
+    let summaries: Vec<_> = tracks.iter().map(|t| (t.origin, t.fate)).collect();
     assert_eq!(
-        told,
+        summaries,
         [
             (Origin::StartOfData, Fate::Lysis),
             (Origin::Genesis, Fate::EndOfData)
@@ -419,7 +420,7 @@ fn wrong_order_wrong_time_wrong_grid_and_wrong_options_are_refused() {
 
 #[test]
 fn memory_holds_the_living_only() {
-    // 400 storms, one after the other: never more than the living and those within their gap are kept.
+    // 400 storms in succession: only open tracks, including those within their gap, are kept.
     let grid = grid();
     let mut tracker = Tracker::new(&grid, keep_all()).unwrap();
     let (mut finished, mut most, mut largest) = (0, 0, 0);
@@ -443,7 +444,7 @@ fn memory_holds_the_living_only() {
     assert_eq!(finished + tracker.finish().finished.len(), 400);
 }
 
-/// A history of random discs that drift, appear and vanish.
+/// Histories of random discs that drift, appear and vanish.
 fn some_history() -> impl Strategy<Value = Vec<(i64, Vec<Disc>)>> {
     let disc = (
         1u8..3,
@@ -548,7 +549,7 @@ fn tracked_events_give_their_tracks_again() {
     assert_eq!(squall_climate::track::from_events(&all), finished);
 }
 
-/// Masks every 6 hours with pressure every 12: middles of masks, 200 km beside the eye, are no part of the path.
+/// Masks every 6 hours, pressure every 12: mask centres, 200 km from the eye, are not part of the path.
 #[test]
 fn paths_do_not_zigzag_between_two_kinds_of_centres() {
     let grid = grid();
@@ -576,14 +577,14 @@ fn paths_do_not_zigzag_between_two_kinds_of_centres() {
     assert!((half.distance_km - all.distance_km).abs() < 1.0, "{half:?}");
     let speed = |track: &Track| track.details.max_speed_m_s.unwrap();
     assert!((speed(&half) - speed(&all)).abs() < 0.01, "{half:?}");
-    // Where pressure stays away for more than a day the path goes on without.
+    // If pressure is missing for more than a day, the path uses the mask centres.
     let first = follow(&|k| k == 0);
     let expected = distance_km(15.0, 60.0, 16.5, 66.0) + 3.0 * degree_km(16.5);
     assert!((first.distance_km - expected).abs() < 1e-6, "{first:?}");
 }
 
-/// Daily pressure under masks of every 6 hours: a landfall between two lows is one, and what comes after the last low is
-/// a part of the path.
+/// Daily pressure with masks every 6 hours: a landfall between two lows is counted once, and positions after the last
+/// low are part of the path.
 #[test]
 fn landfalls_and_ends_beside_lows_are_kept() {
     let grid = grid();
@@ -597,7 +598,7 @@ fn landfalls_and_ends_beside_lows_are_kept() {
             event.min_psl_pa = Some(98_000.0);
             (event.lat_deg, event.lon_deg) = (15.0, east);
         }
-        // On land after the first low, at sea again before the second; once more after it.
+        // On land after the first low, at sea again before the second; on land once more after it.
         let on_land = k == 2 || k == 6;
         event.details.land_share = Some(f64::from(u8::from(on_land)));
         event.details.land_lat_deg = on_land.then_some(16.5);
@@ -620,7 +621,6 @@ fn landfalls_and_ends_beside_lows_are_kept() {
     assert!((highest - between.max(mean)).abs() < 1e-9, "{track:?}");
 }
 
-/// With one low alone a path has a length and a speed.
 #[test]
 fn a_path_with_one_low_has_a_length() {
     let grid = grid();

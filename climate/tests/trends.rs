@@ -1,4 +1,4 @@
-//! A run with known trends, through the tables and statistics that `squall events` writes, to sentences and a page.
+//! A run with known trends: from the tables and statistics that `squall events` writes to statements and a page.
 
 use ndarray::Array2;
 use rand::Rng;
@@ -21,8 +21,8 @@ fn time(year: i64, month: i64, day: i64) -> Time {
     Time::new(CALENDAR, year, month, day, 0, 0, 0).unwrap()
 }
 
-/// Writes a run of cyclones whose number rises by four a decade and whose winds rise by 1 m/s a decade, and of twelve
-/// rivers in every year; gives the number of cyclones of each year. Before `windy` no cyclone has a wind.
+/// Writes a run with twelve rivers in every year whose number of cyclones rises by four a decade and whose winds rise
+/// by 1 m/s a decade. Returns the number of cyclones in each year. Cyclones before `windy` have no wind.
 fn write(folder: &Path, windy: i64) -> Vec<usize> {
     let mut random = stream(1, "trends test", &[]);
     let mut events = vec!["class,time,lon_deg,lat_deg,area_km2,track_id,max_wind_m_s".to_string()];
@@ -40,7 +40,7 @@ fn write(folder: &Path, windy: i64) -> Vec<usize> {
             events.push(river);
             tracks.push(format!("{id},atmospheric_river,{start},{end},202,42,"));
         }
-        // The last day of the data, for tables without statistics.
+        // Marks the last day of the data, for tables without statistics.
         let last = time(year, 12, 31);
         events.push(format!("atmospheric_river,{last},202,42,400000,,"));
         let count = 20 + (0.4 * since as f64).round() as usize + random.random_range(0..7usize);
@@ -65,7 +65,7 @@ fn write(folder: &Path, windy: i64) -> Vec<usize> {
     counts
 }
 
-/// Writes that a run was analysed on all days but those of some years and months.
+/// Writes statistics of a run that was analysed on all days except those of the months for which `lacks` returns true.
 fn write_statistics(folder: &Path, lacks: impl Fn(i64, i64) -> bool) {
     let grid = LatLonGrid::global(8, 12).unwrap();
     let mut statistics = Statistics::new(&grid);
@@ -85,7 +85,7 @@ fn write_statistics(folder: &Path, lacks: impl Fn(i64, i64) -> bool) {
         .unwrap();
 }
 
-/// Intervals so wide that chance does not decide whether they hold what was imposed.
+/// The confidence is so high that the intervals contain the imposed trends whatever the noise.
 fn options() -> TrendOptions {
     TrendOptions {
         confidence: 0.999,
@@ -132,13 +132,13 @@ fn known_trends_are_found_where_they_are_and_written() {
     let wind = row(&found, Quantity::CycloneWind, Group::ALL);
     assert!(wind.trend.interval.unwrap().holds(1.0), "{wind:?}");
     assert!(wind.significant);
-    // All storms begin in the West Pacific, and are there.
+    // All storms form and stay in the West Pacific.
     let pacific = Group::of_basin(Basin::WestPacific);
     assert_eq!(row(&found, Quantity::CycloneTracks, pacific).values, values);
     let atlantic = Group::of_basin(Basin::NorthAtlantic);
     let none = row(&found, Quantity::CycloneTracks, atlantic);
     assert_eq!(none.trend.no_trend, Some(NoTrend::NoEvents));
-    // Seasons add up.
+    // The seasons add up to the year.
     let of_seasons: f64 = (0..4)
         .map(|s| row(&found, Quantity::CycloneTracks, Group::of_season(s)))
         .map(|row| row.trend.mean.unwrap())
@@ -209,7 +209,7 @@ fn known_trends_are_found_where_they_are_and_written() {
         let off = (found - expected).abs();
         assert!(off <= 1e-5 * expected.abs(), "{column}: {found}");
     }
-    // By the mean, of which 100 % are 1.
+    // Relative slopes are fractions of the mean.
     assert!((relative.low * mean - interval.low).abs() < 1e-9);
     assert!((relative.high * mean - interval.high).abs() < 1e-9);
     let json: serde_json::Value = serde_json::from_str(&read("trends.json")).unwrap();
@@ -230,7 +230,7 @@ fn known_trends_are_found_where_they_are_and_written() {
         assert!(page.contains(part), "{part}");
     }
     assert!(!page.contains("NaN"));
-    // It has no maps.
+    // The page has no maps.
     assert!(!page.contains("Natural Earth"));
 }
 
@@ -258,7 +258,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
         "{}",
         found.statements[0]
     );
-    // Years that begin with July are one fewer, and their season is whole.
+    // There is one year fewer if years start in July.
     let southern = TrendOptions {
         year_start: 7,
         ..options()
@@ -267,7 +267,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
     assert_eq!(found.run.years.first(), Some(&1961));
     assert_eq!(found.run.years.last(), Some(&1999));
     assert!(trends_page(&found, "July", "").contains("1961 to 1999, with gaps, each from July on"));
-    // A model that is started in December.
+    // Like a model started in December.
     write_statistics(folder.path(), |year, month| match year {
         1961 => month < 12,
         2000 => month == 12,
@@ -309,7 +309,7 @@ fn years_of_unknown_winds_are_missing_and_not_calm() {
     assert!(trends_page(&found, "winds", "").contains("26 years, 1975 to 2000"));
 }
 
-/// As of best tracks of some seasons: the others had been years without a storm, without a word.
+/// Best tracks may have only some seasons; the others used to count as years without a storm, without any note.
 #[test]
 fn years_that_no_table_has_a_row_of_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -334,13 +334,13 @@ fn years_that_no_table_has_a_row_of_are_said() {
     for notes in [said(&options()), said(&summer)] {
         assert!(notes.iter().any(|n| n == note), "{notes:?}");
     }
-    // Statistics say that somebody did.
+    // Statistics prove that the empty years were analysed.
     write_statistics(folder.path(), |_, _| false);
     let notes = said(&options());
     assert!(!notes.iter().any(|n| n.contains("no row")), "{notes:?}");
 }
 
-/// Every other river is a piece that lasts no time: the mean of all had been 1.5 days.
+/// Every other river is a piece of zero duration; the mean over all rivers used to be 1.5 days.
 #[test]
 fn pieces_of_rivers_have_no_lifetime_and_are_said() {
     let folder = tempfile::tempdir().unwrap();
@@ -428,7 +428,7 @@ fn few_years_months_and_what_a_run_does_not_have() {
         );
     }
     assert!(of(&folder.path().join("absent"), None, &options()).is_err());
-    // Whoever asks to stop is heard.
+    // A cancelled run stops.
     let input = TrendInput {
         folder: folder.path().into(),
         label: "run".into(),

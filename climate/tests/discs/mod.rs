@@ -1,4 +1,4 @@
-//! Histories of discs on a globe of 2-degree cells, and their tracks.
+//! Histories of discs on a globe with 2-degree cells, and their tracks.
 #![allow(dead_code)] // each test file uses its part
 
 use ndarray::Array2;
@@ -16,14 +16,14 @@ pub fn grid() -> LatLonGrid {
     LatLonGrid::global(91, 180).unwrap()
 }
 
-/// So many hours after the first time.
+/// The time `hours` after the first one.
 pub fn at(hours: i64) -> Time {
     Time::new(Calendar::NoLeap, 1999, 12, 30, 0, 0, 0)
         .unwrap()
         .add_seconds(3600 * hours)
 }
 
-/// The events of a mask with discs.
+/// The events of a mask made of discs.
 pub fn events(grid: &LatLonGrid, hours: i64, discs: &[Disc]) -> Vec<DetectedEvent> {
     let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
         let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
@@ -40,7 +40,7 @@ pub fn events(grid: &LatLonGrid, hours: i64, discs: &[Disc]) -> Vec<DetectedEven
     .unwrap()
 }
 
-/// All ids by time, and all tracks by identity.
+/// The identities at each time, and all tracks in the order of their identities.
 pub fn follow(
     options: TrackerOptions,
     history: &[(i64, Vec<Disc>)],
@@ -65,7 +65,7 @@ pub fn follow(
     (ids, tracks)
 }
 
-/// The usual rules, but every track is listed.
+/// The default rules, but every track is listed.
 pub fn keep_all() -> TrackerOptions {
     TrackerOptions::default().keep_all()
 }

@@ -194,7 +194,7 @@ pub(crate) fn sync_folder(folder: &Path) {
 
 /// Tables of labels, whose temporary files are removed like those of events. Other commands may be writing to the same
 /// folder, so only exact names are swept.
-const OF_LABELS: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
+const LABEL_TABLES: [&str; 3] = ["objects.csv", "boxes.csv", "agreement.csv"];
 
 /// Removes temporary files of killed runs: all in the working folder, and in the output folder those of tables and
 /// files derived from them.
@@ -202,7 +202,7 @@ fn sweep(out: &Path, partial: &Path) -> Result<()> {
     atomic::sweep(partial, |_| true)?;
     atomic::sweep(out, |name| {
         is_result(name)
-            || OF_LABELS.contains(&name)
+            || LABEL_TABLES.contains(&name)
             || name.starts_with("events.")
             || name.starts_with("tracks.")
     })?;

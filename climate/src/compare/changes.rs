@@ -78,7 +78,7 @@ fn note_unknown(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     let all: usize = sides.iter().map(|side| side.members().len()).sum();
     groups.sort_by_key(|(without, _)| (without.len(), Reverse(without.first().copied())));
     for (without, quantities) in groups {
-        let who = names.who(&without);
+        let who = names.format_runs(&without);
         let lack = if without.len() == all {
             format!("the tables of {who} have no columns or values to compare")
         } else {

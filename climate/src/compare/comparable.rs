@@ -175,7 +175,7 @@ pub(super) fn share_wind(runs: &[&Coverage], names: &Names, notes: &mut Vec<Stri
     let levels = grouped(recorded, |a, b| a == b);
     if levels.len() > 1 {
         let levels: Vec<String> = (levels.iter())
-            .map(|(level, runs)| format!("{}: {level}", names.who(runs)))
+            .map(|(level, runs)| format!("{}: {level}", names.format_runs(runs)))
             .collect();
         notes.push(format!(
             "Winds are not compared, nor what follows from them (hurricanes, cyclone energy, the latitude when strongest), because they are of different levels ({}).",
@@ -265,7 +265,7 @@ fn several_climates(
     let each: Vec<String> = (climates.iter().take(MAX_LISTED))
         .map(|(climate, runs)| {
             let climate = climate.map_or("unknown", String::as_str);
-            format!("{}: {climate}", names.who(runs))
+            format!("{}: {climate}", names.format_runs(runs))
         })
         .collect();
     let more = match climates.len().saturating_sub(MAX_LISTED) {
@@ -305,7 +305,7 @@ pub(super) fn common_months(
     if groups.len() > 1 {
         let said = groups.iter().map(|(found, runs)| {
             let has = if runs.len() == 1 { "has" } else { "have" };
-            format!("{} {has} {}", names.who(runs), words::months(found))
+            format!("{} {has} {}", names.format_runs(runs), words::months(found))
         });
         notes.push(format!(
             "{}: only {} are compared.",
@@ -340,7 +340,7 @@ pub(super) fn check_years(
     for (which, runs) in grouped(left_out, |a, b| a == b) {
         notes.push(format!(
             "Years of {} that are not whole are left out: {which}",
-            names.who(&runs)
+            names.format_runs(&runs)
         ));
     }
     for (calendar, runs) in grouped(uncounted, |a, b| a == b) {
@@ -351,11 +351,11 @@ pub(super) fn check_years(
         };
         notes.push(format!(
             "{} {has} no statistics.nc: {its} analysed times are taken to run from the first to the last event ({calendar}), and numbers by time are left out.",
-            names.who(&runs)
+            names.format_runs(&runs)
         ));
     }
     for ((without, used), runs) in grouped(empty, |a, b| a == b) {
-        let tables = format!("the tables of {}", names.who(&runs));
+        let tables = format!("the tables of {}", names.format_runs(&runs));
         notes.extend(period::note_without_rows(&tables, &without, used));
     }
     Ok(())

@@ -7,7 +7,7 @@ use super::{ChangeRow, Quantity};
 use std::collections::BTreeMap;
 
 /// The quantities that depend on the area of cyclones.
-const OF_AREA: [Quantity; 3] = [
+const AREA_QUANTITIES: [Quantity; 3] = [
     Quantity::CycloneArea,
     Quantity::CycloneRain,
     Quantity::CycloneWater,
@@ -43,7 +43,7 @@ impl DrawnBy {
 
 /// The note on the size of masks, if one of the quantities depends on it; `drawn` names runs and methods.
 fn sentence(quantities: impl IntoIterator<Item = Quantity>, drawn: &[String]) -> Option<String> {
-    let follows = quantities.into_iter().any(|q| OF_AREA.contains(&q));
+    let follows = quantities.into_iter().any(|q| AREA_QUANTITIES.contains(&q));
     (follows && !drawn.is_empty()).then(|| {
         format!(
             "The area of tropical cyclones, and with it the rain inside, is that of masks ({}), which grow with the box that the rules search, not with the storm alone: where winds exceed 17.5 m/s over 27,000 and over 405,000 km² masks have 357,000 and 688,000 km². For the size of storms take gale_radius_km of events.csv.",
@@ -56,7 +56,7 @@ fn sentence(quantities: impl IntoIterator<Item = Quantity>, drawn: &[String]) ->
 pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) -> Option<String> {
     let drawn = [DrawnBy::Deepcam, DrawnBy::Network].map(|by| {
         let runs = lacking(sides, |run| DrawnBy::of(&run.coverage.rules) != Some(by));
-        (!runs.is_empty()).then(|| format!("{}: {}", names.who(&runs), by.words()))
+        (!runs.is_empty()).then(|| format!("{}: {}", names.format_runs(&runs), by.words()))
     });
     let drawn: Vec<String> = drawn.into_iter().flatten().collect();
     sentence(changes.iter().map(|row| row.quantity), &drawn)

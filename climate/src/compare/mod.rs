@@ -56,7 +56,7 @@ pub(crate) use mask_size::note_of_run;
 pub(crate) use names::{grouped, listed};
 pub(crate) use normal::normal_quantile;
 pub use normal::{normal_cdf, student_limit};
-pub use quantity::{About, Kind, Quantity};
+pub use quantity::{Kind, Quantity, QuantityInfo};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;
@@ -255,7 +255,7 @@ pub fn plan(a: SideInput, b: SideInput, options: &CompareOptions) -> Result<Plan
 /// The reason for the missing map of frequency.
 fn without_frequency(names: &Names, sides: [&Ensemble; 2]) -> String {
     let without = lacking(sides, |run| run.coverage.counted);
-    let who = names.who(&without);
+    let who = names.format_runs(&without);
     let why = match without.len() {
         0 => "a run's statistics.nc has no marked_cells; `squall events` of this version writes them of masks".to_string(),
         1 => format!("{who} has no statistics.nc, which `squall events` writes of masks"),

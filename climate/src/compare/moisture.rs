@@ -63,7 +63,7 @@ pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) 
     }
     let drawn = Limit::ALL.into_iter().filter_map(|limit| {
         let runs = lacking(sides, |run| Limit::of(&run.coverage.rules) != Some(limit));
-        (!runs.is_empty()).then(|| format!("{}: {}", names.who(&runs), limit.words()))
+        (!runs.is_empty()).then(|| format!("{}: {}", names.format_runs(&runs), limit.words()))
     });
     sentence(&drawn.collect::<Vec<_>>())
 }

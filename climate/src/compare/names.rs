@@ -53,7 +53,7 @@ impl Names {
     }
 
     /// Formats runs for a sentence: `present`, `m1 and m2 of present`, `all 4 members of present and warmer`.
-    pub(super) fn who(&self, runs: &[usize]) -> String {
+    pub(super) fn format_runs(&self, runs: &[usize]) -> String {
         let mut said = Vec::new();
         let mut before = 0;
         for side in &self.0 {
@@ -63,7 +63,7 @@ impl Names {
                 .collect();
             before += side.members.len();
             if !own.is_empty() {
-                said.push(side.who(&own));
+                said.push(side.format_members(&own));
             }
         }
         listed(&said)
@@ -73,7 +73,7 @@ impl Names {
     pub(super) fn each<T: Display>(&self, groups: &[(T, Vec<usize>)]) -> Vec<String> {
         let each = groups.iter().map(|(value, runs)| {
             if self.has_members() {
-                format!("{value} in {}", self.who(runs))
+                format!("{value} in {}", self.format_runs(runs))
             } else {
                 value.to_string()
             }
@@ -83,7 +83,7 @@ impl Names {
 }
 
 impl SideNames {
-    fn who(&self, members: &[&str]) -> String {
+    fn format_members(&self, members: &[&str]) -> String {
         let label = &self.label;
         match (self.members.len(), members.len()) {
             (1, _) => label.clone(),
@@ -214,14 +214,14 @@ mod tests {
             (&[6], "warmer"),
             (&[2, 6], "3 of present and warmer"),
         ] {
-            assert_eq!(names.who(runs), said);
+            assert_eq!(names.format_runs(runs), said);
         }
         let groups = [("0", vec![0, 1, 2, 3, 4, 5]), ("17", vec![6])];
         let each = ["0 in all 6 members of present", "17 in warmer"];
         assert_eq!(names.each(&groups), each);
         let names = Names::of([&b, &b]);
         assert_eq!(names.each(&[("0", vec![0]), ("17", vec![1])]), ["0", "17"]);
-        assert_eq!(names.who(&[0, 1]), "warmer and warmer");
+        assert_eq!(names.format_runs(&[0, 1]), "warmer and warmer");
     }
 
     #[test]

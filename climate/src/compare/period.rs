@@ -42,7 +42,7 @@ pub(crate) fn note_year(selection: &Selection, notes: &mut Vec<String>) {
             month_name(selection.year_start - 1)
         ));
     }
-    if let Some(start) = selection.parted_season() {
+    if let Some(start) = selection.split_season() {
         notes.push(format!(
             "Years begin with {first}: {} of one of them are the end of one season and the beginning of the next. `--year-start {start}` keeps seasons whole.",
             in_words(&selection.months)

@@ -40,7 +40,7 @@ impl Comparison {
     }
 
     /// Whether no change can be significant, however large.
-    pub(crate) fn is_blind(&self) -> bool {
+    pub(crate) fn has_no_power(&self) -> bool {
         self.least_p() >= false_rate(self.draws.confidence)
     }
 

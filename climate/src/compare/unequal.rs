@@ -35,7 +35,7 @@ pub(super) fn note_classes(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec
         match without.len() {
             0 if !Class::EVENTS.contains(&class) => both.push(plural),
             0 => {}
-            few if few < all => some.push((class, plural, names.who(&without))),
+            few if few < all => some.push((class, plural, names.format_runs(&without))),
             _ => {}
         }
     }

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 /// If at least this share of days has the same number of times, their times are complete, however they are distributed
 /// within a day.
-const ALIKE: f64 = 0.9;
-/// With fewer days, a first day cut by the start of the data may exceed the rest of [`ALIKE`].
-const LEAST_DAYS: u64 = 10;
+const MIN_EQUAL_DAYS_SHARE: f64 = 0.9;
+/// With fewer days, a first day cut by the start of the data may exceed the rest of [`MIN_EQUAL_DAYS_SHARE`].
+const MIN_DAYS: u64 = 10;
 /// Minimum share of equal steps for a usual step.
-const USUAL: f64 = 0.6;
+const MIN_EQUAL_STEPS_SHARE: f64 = 0.6;
 
 /// The steps between consecutive analysed times.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -53,13 +53,13 @@ impl Steps {
     /// `None` if there is no usual interval.
     pub(super) fn usual_hours(&self) -> Option<f64> {
         let days: u64 = self.days.iter().map(|(_, count)| count).sum();
-        let is_usual = |count: u64| count as f64 >= ALIKE * days as f64;
+        let is_usual = |count: u64| count as f64 >= MIN_EQUAL_DAYS_SHARE * days as f64;
         let alike = self.days.iter().find(|(_, count)| is_usual(*count));
-        if let Some(((times, apart), _)) = alike.filter(|_| days >= LEAST_DAYS) {
+        if let Some(((times, apart), _)) = alike.filter(|_| days >= MIN_DAYS) {
             return Some(24.0 * *apart as f64 / *times as f64);
         }
         let all: u64 = self.steps.values().sum();
-        let is_usual = |count: u64| count as f64 >= USUAL * all as f64;
+        let is_usual = |count: u64| count as f64 >= MIN_EQUAL_STEPS_SHARE * all as f64;
         let usual = self.steps.iter().find(|(_, count)| is_usual(**count));
         usual.map(|(seconds, _)| *seconds as f64 / 3600.0)
     }

@@ -30,13 +30,13 @@ impl Ledger {
             .iter()
             .take_while(|event| !waits(event))
             .count();
-        self.give(ready)
+        self.release(ready)
     }
 
     /// Returns the remaining rows.
     pub fn finish(mut self, discarded: &[u64]) -> Vec<Event> {
         self.discarded.extend(discarded);
-        self.give(self.waiting.len())
+        self.release(self.waiting.len())
     }
 
     /// Number of rows held back.
@@ -49,15 +49,15 @@ impl Ledger {
         self.waiting.is_empty()
     }
 
-    fn give(&mut self, count: usize) -> Vec<Event> {
-        let mut given: Vec<Event> = self.waiting.drain(..count).collect();
-        for event in &mut given {
+    fn release(&mut self, count: usize) -> Vec<Event> {
+        let mut released: Vec<Event> = self.waiting.drain(..count).collect();
+        for event in &mut released {
             event.track_id = event.track_id.filter(|id| !self.discarded.contains(id));
         }
         if count > 0 && !self.discarded.is_empty() {
             let waiting: BTreeSet<u64> = self.waiting.iter().filter_map(|e| e.track_id).collect();
             self.discarded.retain(|id| waiting.contains(id));
         }
-        given
+        released
     }
 }

@@ -59,7 +59,7 @@ pub fn clear_results(out: &Path) -> Result<()> {
 
 /// Like [`clear_results`], but for a table of events that may be in another folder.
 pub(super) fn clear_those_of(table: &Path, out: &Path) -> Result<()> {
-    if !is_ours(table) {
+    if !is_squall_table(table) {
         return Ok(());
     }
     let names = OTHERS.map(String::from).into_iter().chain(of_classes());
@@ -77,7 +77,7 @@ pub(super) fn clear_those_of(table: &Path, out: &Path) -> Result<()> {
 }
 
 /// Whether the file is one of Squall's tables of events.
-fn is_ours(table: &Path) -> bool {
+fn is_squall_table(table: &Path) -> bool {
     let mut begin = [0; HEADER.len()];
     let read = File::open(table).and_then(|mut file| file.read_exact(&mut begin));
     read.is_ok() && begin == HEADER

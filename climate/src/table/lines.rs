@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
-const A_LONGITUDE: &str = "a longitude in degrees";
+const EXPECTED_LONGITUDE: &str = "a longitude in degrees";
 
 /// A longitude in [0, 360).
 pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
@@ -180,7 +180,7 @@ impl Line<'_> {
     pub fn longitude(&self, column: &str) -> Result<Option<f64>> {
         let lon_deg = self.number(column)?;
         if lon_deg.is_some_and(|v| v.abs() > 720.0) {
-            return Err(self.bad(column, A_LONGITUDE));
+            return Err(self.bad(column, EXPECTED_LONGITUDE));
         }
         Ok(lon_deg.map(eastern_longitude))
     }
@@ -189,7 +189,7 @@ impl Line<'_> {
     pub fn position(&self, lon: &str, lat: &str) -> Result<(f64, f64)> {
         let lon_deg = self
             .longitude(lon)?
-            .ok_or_else(|| self.bad(lon, A_LONGITUDE))?;
+            .ok_or_else(|| self.bad(lon, EXPECTED_LONGITUDE))?;
         let lat_deg = self
             .number(lat)?
             .filter(|v| v.abs() <= 90.0)

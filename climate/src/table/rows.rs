@@ -23,7 +23,9 @@ pub(super) const EVENT: [Column<Event>; 28] = [
     ("north_deg", |e| fixed(e.north_deg, 4)),
     ("length_km", |e| fixed(e.length_km, 1)),
     ("width_km", |e| fixed(e.width_km, 1)),
-    ("orientation_deg", |e| turned(e.orientation_deg, 2, 180.0)),
+    ("orientation_deg", |e| {
+        format_angle(e.orientation_deg, 2, 180.0)
+    }),
     ("min_psl_pa", |e| optional(e.min_psl_pa, 1)),
     ("max_wind_m_s", |e| optional(e.max_wind_m_s, 3)),
     ("max_tmq_kg_m2", |e| optional(e.max_tmq_kg_m2, 3)),
@@ -192,11 +194,11 @@ fn list(ids: &[u64]) -> String {
 }
 
 fn longitude(value: f64) -> String {
-    turned(value, 4, 360.0)
+    format_angle(value, 4, 360.0)
 }
 
 /// Formats an angle in [0, end) and prevents rounding up to `end`.
-fn turned(value: f64, decimals: usize, end: f64) -> String {
+fn format_angle(value: f64, decimals: usize, end: f64) -> String {
     match fixed(value, decimals) {
         text if text == fixed(end, decimals) => fixed(0.0, decimals),
         text => text,

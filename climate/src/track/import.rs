@@ -9,7 +9,7 @@ use squall_data::Time;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Maximum interval between two points that counts as lifetime, hours: longer intervals are gaps in the track.
-const LONGEST_HOURS: f64 = 24.0;
+const MAX_INTERVAL_HOURS: f64 = 24.0;
 
 /// Usual interval of best tracks, hours.
 const USUAL_HOURS: f64 = 6.0;
@@ -167,7 +167,7 @@ fn hours_of_points(points: &[(Time, bool)]) -> Vec<Option<f64>> {
     let times: Vec<Time> = counted.map(|(time, _)| *time).collect();
     let gap = |at: usize| {
         let next = times.get(at + 1)?;
-        Some(next.hours_since(times[at]).min(LONGEST_HOURS))
+        Some(next.hours_since(times[at]).min(MAX_INTERVAL_HOURS))
     };
     let mut of_counted = (0..times.len()).map(|at| {
         let before = at.checked_sub(1).and_then(gap);

@@ -25,7 +25,7 @@ pub(super) fn links(
         let reach_km = linking.reach_km(ahead).max(1e-6);
         let joined_reach_km = linking.joined_reach_km(ahead);
         // A track of one point has no motion to extrapolate.
-        let deviation_km = match open.hours_behind() {
+        let deviation_km = match open.motion_hours() {
             Some(behind) => linking.deviation_km(ahead, behind),
             None => f64::INFINITY,
         };
@@ -59,7 +59,7 @@ pub(super) fn links(
                 Pair {
                     track,
                     event,
-                    cost: cost_apart(cost, east_deg),
+                    cost: break_tie(cost, east_deg),
                 }
             });
             if pair.is_some() || share > 0.0 {
@@ -96,7 +96,7 @@ fn share_no_row(a: &Region, b: &Region) -> bool {
 
 /// Rounds a cost so that its last digits do not decide, and breaks ties in favour of the more easterly event, wherever
 /// longitude begins.
-fn cost_apart(cost: f64, east_deg: f64) -> f64 {
+fn break_tie(cost: f64, east_deg: f64) -> f64 {
     (cost * 1e9).round() * 1e-9 + 1e-10 * west(east_deg)
 }
 

@@ -99,7 +99,7 @@ impl OpenTrack {
     }
 
     /// Duration of the motion that is extrapolated, hours; `None` for a track of one point.
-    pub fn hours_behind(&self) -> Option<f64> {
+    pub fn motion_hours(&self) -> Option<f64> {
         let first = self.before.front()?;
         Some(self.track.end.hours_since(first.0))
     }

@@ -12,7 +12,7 @@ const MIN_SHARE: f64 = 0.7;
 
 /// Values closer than this share of the largest count as equal. Rounding in sums of different order, and in means over
 /// different counts, stays below it.
-const SAME: f64 = 1e-9;
+const RELATIVE_TOLERANCE: f64 = 1e-9;
 
 /// Slopes are per decade.
 const DECADE: f64 = 10.0;
@@ -93,7 +93,7 @@ impl Trend {
         if trend.no_trend.is_some() {
             return trend;
         }
-        let series = &levelled(series);
+        let series = &merge_ties(series);
         let pairs = Pairs::of(series);
         let sen = median(&pairs.slopes);
         let (first, span) = span(series);
@@ -101,7 +101,7 @@ impl Trend {
             .map(|&(year, value)| (year, value - sen * (year - first) as f64))
             .collect();
         let level = median(&sorted(residuals.iter().map(|r| r.1)));
-        let persistence = persistence(&residuals, SAME * largest(series));
+        let persistence = persistence(&residuals, RELATIVE_TOLERANCE * largest(series));
         let variance = pairs.variance * inflation(series.len(), persistence);
         let deviation = variance.sqrt();
         let z = ((pairs.s.abs() - 1) as f64).max(0.0) / deviation;
@@ -136,7 +136,7 @@ impl Trend {
             Some(NoTrend::TooFewYears)
         } else if count < MIN_SHARE * (span + 1) as f64 {
             Some(NoTrend::MissingYears)
-        } else if high - low <= SAME * largest(series) {
+        } else if high - low <= RELATIVE_TOLERANCE * largest(series) {
             Some(NoTrend::Constant)
         } else {
             None
@@ -153,11 +153,12 @@ impl Trend {
     }
 }
 
-/// Replaces values that are equal up to [`SAME`] by one value, so that rounding creates neither rises nor falls.
-fn levelled(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
-    let same = SAME * largest(series);
-    let mut levelled = series.to_vec();
-    let mut ascending: Vec<&mut (i64, f64)> = levelled.iter_mut().collect();
+/// Replaces values that are equal up to [`RELATIVE_TOLERANCE`] by one value, so that rounding creates neither rises nor
+/// falls.
+fn merge_ties(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
+    let same = RELATIVE_TOLERANCE * largest(series);
+    let mut merged = series.to_vec();
+    let mut ascending: Vec<&mut (i64, f64)> = merged.iter_mut().collect();
     ascending.sort_unstable_by(|a, b| a.1.total_cmp(&b.1));
     let mut level = f64::NEG_INFINITY;
     for (_, value) in ascending {
@@ -166,7 +167,7 @@ fn levelled(series: &[(i64, f64)]) -> Vec<(i64, f64)> {
         }
         *value = level;
     }
-    levelled
+    merged
 }
 
 /// Statistics of all pairs of years of a series.

@@ -84,7 +84,7 @@ impl Selection {
 
     /// The first month of the compared season that crosses the boundary between years; `None` if there is none, or if
     /// all months are compared.
-    pub(crate) fn parted_season(&self) -> Option<i64> {
+    pub(crate) fn split_season(&self) -> Option<i64> {
         let month = |back: i64| (self.year_start - back - 1).rem_euclid(12) + 1;
         let compared = |back: &i64| self.months.contains(&month(*back));
         if self.whole_year() || !compared(&0) {
@@ -215,7 +215,7 @@ impl Coverage {
         })
     }
 
-    /// Those of the given years without any row, if the coverage is derived from tables only. In such years there were
+    /// The given years without any row, if the coverage is derived from tables only. In such years there were
     /// either no events or no analysis.
     pub(crate) fn years_without_rows(&self, selection: &Selection, years: &[i64]) -> Vec<i64> {
         let has_rows = |year: i64| {

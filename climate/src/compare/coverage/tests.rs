@@ -146,7 +146,7 @@ fn incomplete_years_and_gaps_are_left_out_with_their_reason() {
 
 #[test]
 fn years_part_seasons_that_go_on_into_the_next() {
-    let from = |months: &[i64], year_start| selection(months, year_start).parted_season();
+    let from = |months: &[i64], year_start| selection(months, year_start).split_season();
     assert_eq!(from(&[1, 2, 12], 1), Some(12));
     assert_eq!(from(&[1, 2, 3, 4, 11, 12], 1), Some(11));
     assert_eq!(from(&[1, 2, 12], 2), Some(12));

@@ -98,7 +98,7 @@ pub enum Quantity {
 
 /// The properties of a quantity.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct About {
+pub struct QuantityInfo {
     /// The quantity described.
     pub quantity: Quantity,
     /// The name in tables; unique within the class.
@@ -133,7 +133,7 @@ impl Quantity {
     }
 
     /// The properties of the quantity.
-    pub fn about(self) -> About {
+    pub fn about(self) -> QuantityInfo {
         table::TABLE[self as usize]
     }
 }
@@ -165,7 +165,7 @@ mod tests {
     fn the_page_has_every_quantity_and_its_unit() {
         let page = include_str!("../../../../docs/compare.md");
         for quantity in Quantity::all() {
-            let About { name, unit, .. } = quantity.about();
+            let QuantityInfo { name, unit, .. } = quantity.about();
             let rows: Vec<&str> = (page.lines())
                 .filter(|line| line.starts_with('|') && line.contains(&format!("`{name}`")))
                 .collect();

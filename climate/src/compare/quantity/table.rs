@@ -2,7 +2,7 @@
 
 use super::Kind::{Mean, PerTime, PerYear, Quantile};
 use super::Quantity::{self, *};
-use super::{ANY, About, Kind, WIND};
+use super::{ANY, Kind, QuantityInfo, WIND};
 use squall_data::Class;
 
 const TC: Class = Class::TropicalCyclone;
@@ -11,7 +11,7 @@ const ETC: Class = Class::ExtratropicalCyclone;
 const TD: Class = Class::TropicalDepression;
 
 /// Properties of all quantities, in the order of [`Quantity`].
-pub(super) static TABLE: [About; Quantity::COUNT] = [
+pub(super) static TABLE: [QuantityInfo; Quantity::COUNT] = [
     counted(CycloneTracks, TC, "tracks")
         .of_tracks(ANY)
         .label("number of tracks")
@@ -177,8 +177,8 @@ const fn about(
     name: &'static str,
     unit: &'static str,
     kind: Kind,
-) -> About {
-    About {
+) -> QuantityInfo {
+    QuantityInfo {
         quantity,
         name,
         class,
@@ -194,14 +194,14 @@ const fn about(
 }
 
 /// A number of things per year.
-const fn counted(quantity: Quantity, class: Class, name: &'static str) -> About {
-    About {
+const fn counted(quantity: Quantity, class: Class, name: &'static str) -> QuantityInfo {
+    QuantityInfo {
         counted: true,
         ..about(quantity, class, name, "a year", PerYear)
     }
 }
 
-impl About {
+impl QuantityInfo {
     const fn of_tracks(self, column: &'static str) -> Self {
         Self {
             track_column: Some(column),

@@ -8,7 +8,7 @@ use crate::compare::quantity::{Kind, Quantity};
 const KNOWN_SHARE: f64 = 0.5;
 
 /// A smaller share with values is noted.
-const NEARLY_ALL: f64 = 0.95;
+const NOTE_BELOW_SHARE: f64 = 0.95;
 
 /// The quantities that count the items summed by an annual number, and those of them with a value; `None` for numbers
 /// of tracks, which every table contains.
@@ -32,7 +32,7 @@ fn is_known(seen: f64, valued: f64) -> bool {
 
 /// The share without a value, if not negligible.
 pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
-    (valued < NEARLY_ALL * seen).then(|| 1.0 - valued / seen)
+    (valued < NOTE_BELOW_SHARE * seen).then(|| 1.0 - valued / seen)
 }
 
 impl Side {

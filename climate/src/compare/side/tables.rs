@@ -4,7 +4,7 @@ use super::of_class::quantities;
 use super::{Extreme, GroupKey, HPA, MM_PER_DAY, Side, SideOptions};
 use crate::compare::coverage::{Coverage, events_table};
 use crate::compare::names::{Names, grouped};
-use crate::compare::quantity::{ANY, About, Quantity, WIND};
+use crate::compare::quantity::{ANY, Quantity, QuantityInfo, WIND};
 use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
@@ -29,7 +29,7 @@ impl Side {
     fn note_columns(
         &mut self,
         table: &Table,
-        column_of: fn(&About) -> Option<&'static str>,
+        column_of: fn(&QuantityInfo) -> Option<&'static str>,
         options: &SideOptions,
     ) {
         let has = |column: &str| {
@@ -278,8 +278,8 @@ pub(in crate::compare) fn shared_transport(
     if let (None, [(one, of_one), (other, of_other)]) = (shared, &groups[..]) {
         notes.push(format!(
             "The transport in rivers is not compared: the rivers of {} have {one}, those of {} {other}; one is a stand-in for the other.",
-            names.who(of_one),
-            names.who(of_other)
+            names.format_runs(of_one),
+            names.format_runs(of_other)
         ));
     }
     match shared {
@@ -297,7 +297,7 @@ fn note_kinds(runs: &[&Coverage], names: &Names, notes: &mut Vec<String>) {
     let kinds = grouped(recorded, |a, b| a == b);
     if kinds.len() > 1 {
         let kinds: Vec<String> = (kinds.iter())
-            .map(|(kind, runs)| format!("{}: {kind}", names.who(runs)))
+            .map(|(kind, runs)| format!("{}: {kind}", names.format_runs(runs)))
             .collect();
         notes.push(format!(
             "The transport in rivers comes from different fields ({}), so that part of its change may be theirs.",

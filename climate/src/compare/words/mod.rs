@@ -8,7 +8,7 @@ pub(crate) use numbers::{in_percent, p_text, percent, signed_value, trimmed, val
 use crate::compare::design::{Change, Interval, MIN_BLOCKS, NoInterval};
 use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
-use crate::compare::quantity::About;
+use crate::compare::quantity::QuantityInfo;
 use crate::compare::{
     ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate,
 };
@@ -139,7 +139,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let evidence = evidence(&about, change, interval, comparison);
     if !row.significant {
         let number = if about.counted { "the number of " } else { "" };
-        let verdict = match (comparison.is_blind(), change.p) {
+        let verdict = match (comparison.has_no_power(), change.p) {
             (true, Some(_)) => format!("Too few {} to tell a change", comparison.too_few()),
             _ => "No significant change".into(),
         };
@@ -170,7 +170,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
 }
 
 /// The verb for the subject: countable subjects are plural, so their verb has no s.
-pub(crate) fn verb(about: &About, word: &str) -> String {
+pub(crate) fn verb(about: &QuantityInfo, word: &str) -> String {
     if about.counted {
         word.into()
     } else {
@@ -228,18 +228,18 @@ fn of_members(side: &SideSummary) -> String {
 
 /// The interval for a sentence: of the relative change if percentages are meaningful, otherwise of the difference. Also
 /// of the difference if the relative change has no upper end, because a run has no event in too many resamples.
-fn shown_interval(about: &About, change: &Change) -> Option<Interval> {
+fn shown_interval(about: &QuantityInfo, change: &Change) -> Option<Interval> {
     relative_interval(about, change).or(change.interval)
 }
 
 /// The interval of the relative change, if percentages are meaningful.
-fn relative_interval(about: &About, change: &Change) -> Option<Interval> {
+fn relative_interval(about: &QuantityInfo, change: &Change) -> Option<Interval> {
     let means = about.relative && change.relative.is_some();
     change.relative_interval.filter(|_| means)
 }
 
 /// The size of a change: in percent if meaningful, otherwise in the quantity's unit.
-fn amount(about: &About, change: &Change, signed: bool) -> String {
+fn amount(about: &QuantityInfo, change: &Change, signed: bool) -> String {
     match change.relative.filter(|_| about.relative) {
         Some(relative) => percent(relative, decimals(relative), signed),
         None => {
@@ -256,7 +256,12 @@ fn amount(about: &About, change: &Change, signed: bool) -> String {
 }
 
 /// The confidence interval and the p-value, in words.
-fn evidence(about: &About, change: &Change, interval: Interval, comparison: &Comparison) -> String {
+fn evidence(
+    about: &QuantityInfo,
+    change: &Change,
+    interval: Interval,
+    comparison: &Comparison,
+) -> String {
     let ends = if relative_interval(about, change).is_some() {
         let digits = decimals(interval.low).max(decimals(interval.high));
         let low = percent(interval.low, digits, true);
@@ -313,7 +318,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
         };
         return format!("The map of the {subject} is not tested, because {why}.");
     }
-    if comparison.is_blind() {
+    if comparison.has_no_power() {
         return format!(
             "The map of the {subject} cannot have a significant change: there are too few {}.",
             comparison.too_few()

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Maximum number of rows that the thread reads ahead.
-const AHEAD: usize = 256;
+const MAX_ROWS_AHEAD: usize = 256;
 
 pub(super) fn open(path: &Path) -> Result<Opened> {
     let file = File::open(path).map_err(DataError::io("open", path))?;
@@ -28,7 +28,7 @@ pub(super) fn open(path: &Path) -> Result<Opened> {
         text.consume(BYTE_ORDER_MARK.len());
     }
     let header = columns();
-    let (sender, receiver) = sync_channel(AHEAD);
+    let (sender, receiver) = sync_channel(MAX_ROWS_AHEAD);
     let columns = header.clone();
     let reading = move || {
         let mut source = serde_json::Deserializer::from_reader(text);

@@ -10,7 +10,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 /// Number of events kept in memory while sorting by track.
-const MOST_HELD: usize = 32_768;
+const MAX_EVENTS_IN_MEMORY: usize = 32_768;
 
 /// The folder for the remaining events while sorting.
 const SORTING: &str = ".events.sorting";
@@ -38,7 +38,7 @@ pub(super) fn for_each_track(
     calendar: Calendar,
     mut each: impl FnMut(&Track, &[Event]) -> Result<()>,
 ) -> Result<()> {
-    let mut spill = Spill::<Event>::new(folder.join(SORTING), MOST_HELD);
+    let mut spill = Spill::<Event>::new(folder.join(SORTING), MAX_EVENTS_IN_MEMORY);
     let mut zero: Option<Time> = None;
     for event in EventReader::open(folder.join("events.csv"), calendar)? {
         let event = event?;

@@ -143,7 +143,12 @@ pub(super) fn digits(text: &str, count: usize) -> Option<i64> {
 }
 
 /// An error for a line with an unexpected layout.
-pub(super) fn misplaced(path: &Path, line: u64, expected: &str, found: &str) -> ClimateError {
+pub(super) fn unexpected_layout(
+    path: &Path,
+    line: u64,
+    expected: &str,
+    found: &str,
+) -> ClimateError {
     let found: String = found.chars().take(80).collect();
     ClimateError::Table {
         path: path.into(),
@@ -203,8 +208,8 @@ impl<'a> Cells<'a> {
     }
 
     /// An error for a line with an unexpected layout.
-    pub fn misplaced(&self, expected: &str) -> ClimateError {
-        misplaced(self.path, self.line, expected, self.text)
+    pub fn unexpected_layout(&self, expected: &str) -> ClimateError {
+        unexpected_layout(self.path, self.line, expected, self.text)
     }
 
     /// An error for a cell.

@@ -1,9 +1,9 @@
 //! Tables of tracks with one row per point: shared code of the CSV formats.
 
 use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
-use super::kinds::{Spurs, is_other, is_other_status};
+use super::kinds::{Spurs, is_other_nature, is_other_status};
 use super::plausible::Plausible;
-use super::units::{self, TELLING_WIND, wind_unit_of_name};
+use super::units::{self, EXPECTED_WIND_UNIT, wind_unit_of_name};
 use super::winds::{self, Winds};
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
@@ -44,7 +44,7 @@ pub(super) struct Dialect {
     pub basin: &'static [&'static str],
     /// Main track or spur ([`Spurs`]).
     pub track_type: &'static [&'static str],
-    /// Nature: tropical or not ([`is_other`]).
+    /// Nature: tropical or not ([`is_other_nature`]).
     pub nature: &'static [&'static str],
     /// Status in the codes of US agencies ([`is_other_status`]), for tables without nature.
     pub status: &'static [&'static str],
@@ -166,7 +166,7 @@ pub(super) fn read(source: &TableSource<'_>, dialect: &Dialect) -> Result<TrackT
         // pandas writes integers as 1207.0 if a column contains blanks.
         let name = name.strip_suffix(".0").unwrap_or(name);
         let cell = |column: &Option<String>| column.as_ref().map(|name| line.cell(name));
-        if cell(&columns.track_type).is_some_and(|kind| spurs.is_one(name, kind)) {
+        if cell(&columns.track_type).is_some_and(|kind| spurs.is_spur(name, kind)) {
             continue;
         }
         let (lon_deg, lat_deg) = line.position(&columns.lon, &columns.lat)?;
@@ -178,7 +178,7 @@ pub(super) fn read(source: &TableSource<'_>, dialect: &Dialect) -> Result<TrackT
             lat_deg,
             // Winds are chosen when the track is complete.
             max_wind_m_s: None,
-            other_wind: cell(&columns.nature).is_some_and(is_other)
+            other_wind: cell(&columns.nature).is_some_and(is_other_nature)
                 || cell(&columns.status).is_some_and(is_other_status),
             min_psl_pa,
         };
@@ -245,7 +245,7 @@ fn wind_m_s(name: &str, path: &Path, dialect: &Dialect) -> Result<f64> {
     let unit_m_s = wind_unit_of_name(name).map_err(|found| ClimateError::WindUnit {
         path: path.into(),
         column: name.into(),
-        expected: TELLING_WIND,
+        expected: EXPECTED_WIND_UNIT,
         found,
     })?;
     Ok(unit_m_s.unwrap_or(dialect.wind_m_s))

@@ -2,7 +2,7 @@
 
 use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
-use super::units::{TELLING_WIND, wind_unit_of_name};
+use super::units::{EXPECTED_WIND_UNIT, wind_unit_of_name};
 use crate::error::{ClimateError, Result};
 use crate::statistics::category::KNOT_M_S;
 use crate::table::lines::{Table, plain_name};
@@ -80,7 +80,7 @@ fn refuse_model_winds(path: &Path) -> Result<()> {
     Err(ClimateError::WindUnit {
         path: path.into(),
         column: name,
-        expected: TELLING_WIND,
+        expected: EXPECTED_WIND_UNIT,
         found: format!("none, of winds from {low} to {high}"),
     })
 }

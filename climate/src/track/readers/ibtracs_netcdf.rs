@@ -1,7 +1,7 @@
 //! IBTrACS best tracks as netCDF.
 
 use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
-use super::kinds::{Spurs, is_other};
+use super::kinds::{Spurs, is_other_nature};
 use super::plausible::Plausible;
 use super::trajectories::MOST_VALUES;
 use super::winds::{self, Winds};
@@ -40,7 +40,7 @@ pub(super) fn read(path: &Path, wind_column: Option<&str>) -> Result<TrackTable>
 }
 
 /// Longer than any name, date or code; limits the memory that a damaged length can request.
-const MOST_LETTERS: usize = 1 << 10;
+const MAX_TEXT_LENGTH: usize = 1 << 10;
 
 /// The winds of the responsible agencies, then those of the US agencies.
 const WINDS: [&str; 2] = ["wmo_wind", "usa_wind"];
@@ -109,7 +109,10 @@ impl Columns {
             lat_deg,
             // Winds are chosen when the track is complete.
             max_wind_m_s: None,
-            other_wind: self.natures.get(at).is_some_and(|nature| is_other(nature)),
+            other_wind: self
+                .natures
+                .get(at)
+                .is_some_and(|nature| is_other_nature(nature)),
             min_psl_pa: plausible.pressure(self.pressures[at] * 100.0),
         })
     }
@@ -131,7 +134,7 @@ impl<'a> Storms<'a> {
         for (storm, &count) in columns.counts.iter().enumerate() {
             let name = &columns.names[storm];
             let kind = columns.types.get(storm);
-            if kind.is_some_and(|kind| spurs.is_one(name, kind)) {
+            if kind.is_some_and(|kind| spurs.is_spur(name, kind)) {
                 continue;
             }
             for k in 0..count {
@@ -314,7 +317,7 @@ impl<'a> Storms<'a> {
             return Ok(texts);
         }
         let length = shape.last().copied().unwrap_or(0);
-        if !(1..=MOST_LETTERS).contains(&length) || variable.len() != cells * length {
+        if !(1..=MAX_TEXT_LENGTH).contains(&length) || variable.len() != cells * length {
             return Err(self.bad(name, &format!("{cells} texts"), format!("{shape:?}")));
         }
         if cells == 0 {

@@ -13,7 +13,7 @@ pub(super) struct Spurs(HashSet<String>);
 
 impl Spurs {
     /// Whether a track is a spur; if so, its name is kept for [`Self::note`].
-    pub fn is_one(&mut self, track: &str, track_type: &str) -> bool {
+    pub fn is_spur(&mut self, track: &str, track_type: &str) -> bool {
         let spur = track_type.to_ascii_lowercase().contains("spur");
         if spur && !self.0.contains(track) {
             self.0.insert(track.into());
@@ -36,7 +36,7 @@ impl Spurs {
 ///
 /// # Source
 /// R's `dplyr::storms`.
-const OTHERS_IN_WORDS: [&str; 6] = [
+const OTHER_NATURES: [&str; 6] = [
     "extratropical",
     "post-tropical",
     "tropical wave",
@@ -48,8 +48,8 @@ const OTHERS_IN_WORDS: [&str; 6] = [
 /// Whether the wind of a point does not belong to a tropical cyclone: IBTrACS' nature is extratropical (`ET`) or
 /// disturbance (`DS`), or the equivalent word. Subtropical storms (`SS`) count as tropical, as in the totals of their
 /// agencies, and so do mixed (`MX`) and missing reports (`NR`).
-pub(super) fn is_other(nature: &str) -> bool {
-    is_among(nature, &["ET", "DS"]) || is_among(nature, &OTHERS_IN_WORDS)
+pub(super) fn is_other_nature(nature: &str) -> bool {
+    is_among(nature, &["ET", "DS"]) || is_among(nature, &OTHER_NATURES)
 }
 
 /// The same by the status codes of US agencies: those that IBTrACS classifies as post-tropical or as other
@@ -62,7 +62,7 @@ pub(super) fn is_other_status(status: &str) -> bool {
     let disturbances = ["WV", "LO", "DB", "DS", "IN", "MD"];
     is_among(status, &post_tropical)
         || is_among(status, &disturbances)
-        || is_among(status, &OTHERS_IN_WORDS)
+        || is_among(status, &OTHER_NATURES)
 }
 
 fn is_among(code: &str, codes: &[&str]) -> bool {

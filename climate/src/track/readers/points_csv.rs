@@ -2,7 +2,7 @@
 
 use super::delimited::{self, Dialect, TableSource};
 use super::imported::{TrackFormat, TrackTable};
-use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
+use super::units::{self, EXPECTED_WIND_UNIT, PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
 use crate::table::lines::{Table, plain_name};
 use squall_data::Calendar;
@@ -73,7 +73,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
         let (factor, guess) = known.map_err(|found| ClimateError::WindUnit {
             path: path.into(),
             column: name.clone(),
-            expected: TELLING_WIND,
+            expected: EXPECTED_WIND_UNIT,
             found,
         })?;
         (dialect.wind, dialect.wind_m_s) = (&WINDS[*place..=*place], factor);

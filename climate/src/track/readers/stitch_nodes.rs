@@ -3,7 +3,7 @@
 use super::ReadOptions;
 use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::{PRESSURE_PA, WIND_M_S};
-use super::stitch_nodes_csv::{PARTS_ALONE, PRESSURES, winds};
+use super::stitch_nodes_csv::{COMPONENTS_ONLY_NOTE, PRESSURES, winds};
 use super::units;
 use crate::error::{ClimateError, Result};
 use crate::table::lines::eastern_longitude;
@@ -71,7 +71,7 @@ impl<'a> Reader<'a> {
                 .iter()
                 .find_map(|name| names.iter().position(|known| known == name))
         };
-        let (speeds, parts_alone) = winds(&names);
+        let (speeds, only_components) = winds(&names);
         let places = [
             find(&["lon"]),
             find(&["lat"]),
@@ -87,8 +87,8 @@ impl<'a> Reader<'a> {
         let wind_name = places[3].and_then(|place| names.get(place));
         let unit_m_s = wind_name.and_then(|name| units::wind_of_name(name));
         let mut unread = Vec::new();
-        if parts_alone {
-            unread.push(PARTS_ALONE.to_string());
+        if only_components {
+            unread.push(COMPONENTS_ONLY_NOTE.to_string());
         }
         let all = || names.iter().map(String::as_str);
         if places[3].is_none() {

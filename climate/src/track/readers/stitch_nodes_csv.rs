@@ -14,7 +14,7 @@ static WINDS: [&str; 7] = ["wind10", "wind", "max_wind", "ws10", "wspd", "vmax",
 /// Columns that mark `u10` as a component of the wind.
 const NORTHWARD: &str = "v10";
 /// The note if there are only components.
-pub(super) const PARTS_ALONE: &str =
+pub(super) const COMPONENTS_ONLY_NOTE: &str =
     "no wind is read: `u10` beside `v10` is its eastward part alone";
 
 /// The possible wind columns of a file with these (lower-case) columns; and whether it has only the components of the
@@ -67,7 +67,7 @@ const DIALECT: Dialect = Dialect {
 pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let names = Table::open(path, &[])?;
     let names: Vec<String> = names.names().iter().map(|name| plain_name(name)).collect();
-    let (wind, parts_alone) = winds(&names);
+    let (wind, only_components) = winds(&names);
     let source = TableSource {
         path,
         calendar,
@@ -77,7 +77,7 @@ pub(super) fn read(path: &Path, calendar: Calendar) -> Result<TrackTable> {
     let mut table = delimited::read(&source, &Dialect { wind, ..DIALECT })?;
     table
         .notes
-        .extend(parts_alone.then(|| PARTS_ALONE.to_string()));
+        .extend(only_components.then(|| COMPONENTS_ONLY_NOTE.to_string()));
     Ok(table)
 }
 
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!((wind(&speed), speed.notes.len()), (Some(30.1), 0));
         let parts = parse("slp, u10, v10", "99000, 3.0, 30.0");
         assert_eq!(wind(&parts), None);
-        assert_eq!(parts.notes, [PARTS_ALONE]);
+        assert_eq!(parts.notes, [COMPONENTS_ONLY_NOTE]);
         let cam = parse("slp, U10", "99000, 30.0");
         assert_eq!((wind(&cam), cam.notes.len()), (Some(30.0), 0));
         // Names of other tools, and an unknown one.

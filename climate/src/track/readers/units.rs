@@ -65,7 +65,7 @@ pub(super) static PRESSURES: [&str; 23] = [
 ];
 
 /// Names of a model's wind at 10 m in trackers; the unit is m/s.
-const OF_MODELS: [&str; 9] = [
+const MODEL_WIND_NAMES: [&str; 9] = [
     "wind10",
     "wind10m",
     "wind_10m",
@@ -78,22 +78,22 @@ const OF_MODELS: [&str; 9] = [
 ];
 
 /// Names of winds of agencies in IBTrACS; the unit is knots.
-const OF_AGENCIES: [&str; 2] = ["wmo_wind", "usa_wind"];
+const AGENCY_WIND_NAMES: [&str; 2] = ["wmo_wind", "usa_wind"];
 
 /// A column with at least this many different winds, all multiples of five, is taken to be an agency's, in knots:
 /// agencies round to five knots, and models do not produce integers.
-const FEWEST_FIVES: usize = 3;
+const MIN_MULTIPLES_OF_FIVE: usize = 3;
 
 /// The request in an error about a wind without a unit.
-pub(super) const TELLING_WIND: &str = "a unit that is told, m/s or knots";
+pub(super) const EXPECTED_WIND_UNIT: &str = "a unit that is told, m/s or knots";
 
 /// The unit in m/s that a name ends with, such as `wind_kt` or `wind (m/s)`, or that its tool uses.
 pub(super) fn wind_of_name(name: &str) -> Option<f64> {
     let lower = name.trim().to_ascii_lowercase();
-    if OF_MODELS.contains(&lower.as_str()) {
+    if MODEL_WIND_NAMES.contains(&lower.as_str()) {
         return Some(1.0);
     }
-    if OF_AGENCIES.contains(&lower.as_str()) {
+    if AGENCY_WIND_NAMES.contains(&lower.as_str()) {
         return Some(KNOT_M_S);
     }
     let is_between = |c: char| !c.is_ascii_alphanumeric() && c != '/';
@@ -190,7 +190,7 @@ pub(super) fn wind_m_s(
     let fives: Option<BTreeSet<i64>> = known()
         .map(|value| (value % 5.0 == 0.0).then_some(value as i64))
         .collect();
-    if fives.is_some_and(|different| different.len() >= FEWEST_FIVES) {
+    if fives.is_some_and(|different| different.len() >= MIN_MULTIPLES_OF_FIVE) {
         let note = format!(
             "no unit of `{name}` is told; all are whole fives, and taken as knots: if they are m/s, call it `wind_m_s` or \
              give the variable `units`"

@@ -103,7 +103,7 @@ impl Reader<'_> {
     fn read_line(&mut self, line: u64, text: &str) -> Result<()> {
         let cells = Cells::of(self.path, line, text);
         if cells.count() <= WIND {
-            return Err(cells.misplaced("a line of ATCF from the basin to the wind"));
+            return Err(cells.unexpected_layout("a line of ATCF from the basin to the wind"));
         }
         let ocean = Ocean::of(cells.get(BASIN));
         let ocean = ocean.ok_or_else(|| cells.bad("basin", BASIN, Ocean::CODES))?;
@@ -116,7 +116,7 @@ impl Reader<'_> {
         }
         let start = start_of(&cells)?;
         let time = self.valid(&cells, start)?;
-        if self.content == Content::Forecast && is_nowhere(&cells) {
+        if self.content == Content::Forecast && has_zero_position(&cells) {
             self.lost += 1;
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl Reader<'_> {
         if ahead == 0 && !is_same {
             let line = last.line;
             let expected = format!("position and wind of line {line}, of the same storm and time");
-            return Err(cells.misplaced(&expected));
+            return Err(cells.unexpected_layout(&expected));
         }
         Ok(ahead == 0)
     }
@@ -236,7 +236,7 @@ fn start_of(cells: &Cells<'_>) -> Result<Time> {
 }
 
 /// Whether the position of a line is zero, with or without hemisphere letters.
-fn is_nowhere(cells: &Cells<'_>) -> bool {
+fn has_zero_position(cells: &Cells<'_>) -> bool {
     let is_zero = |text: &str| text.trim_end_matches(['N', 'S', 'E', 'W']).trim_end() == "0";
     is_zero(cells.get(LAT)) && is_zero(cells.get(LAT + 1))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 /// Maximum number of techniques named in an error.
-const MOST_NAMED: usize = 12;
+const MAX_NAMED_TECHNIQUES: usize = 12;
 
 /// The kind of lines in a deck.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,9 +50,13 @@ pub(super) fn survey(path: &Path) -> Result<Content> {
 
 /// Lists the first names, and the number of the others.
 fn named(all: &BTreeSet<String>) -> String {
-    let first: Vec<&str> = all.iter().take(MOST_NAMED).map(String::as_str).collect();
+    let first: Vec<&str> = all
+        .iter()
+        .take(MAX_NAMED_TECHNIQUES)
+        .map(String::as_str)
+        .collect();
     let first = first.join(", ");
-    match all.len().saturating_sub(MOST_NAMED) {
+    match all.len().saturating_sub(MAX_NAMED_TECHNIQUES) {
         0 => first,
         more => format!("{first} and {more} more"),
     }

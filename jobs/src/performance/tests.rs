@@ -113,6 +113,7 @@ fn one_rank_is_as_fast_as_one_rank() {
             values: 1000,
             at: 1.0,
         }],
+        facts: 5,
         training_flops: 1e9,
         sample_bytes: 0.0,
         pixels: 1,
@@ -188,6 +189,43 @@ fn one_rank_is_as_fast_as_one_rank() {
     assert!(few.contains("a step needs 1200 samples"), "{few}");
 }
 
+/// A million values beside the gradients: two messages of two megabytes each between the only ranks of two nodes.
+#[test]
+fn a_step_sums_its_facts_too() {
+    let workload = Workload {
+        network: "any".into(),
+        precision: "f32".into(),
+        layers: Vec::new(),
+        facts: 1_000_000,
+        training_flops: 1e9,
+        sample_bytes: 0.0,
+        pixels: 1,
+        memory: (0, 0),
+    };
+    let mut machine = Machine::named("workstation").unwrap();
+    machine.nodes = 2;
+    machine.network.gb_s = 0.5;
+    machine.network.latency_us = 100.0;
+    let question = Question {
+        workload: &workload,
+        distributed: &Distributed::default(),
+        batch: 1,
+        accumulate: 1,
+        unlabelled: 0,
+        machine: &machine,
+        rate: &Rate::given(1.0, &workload),
+        length: Length::default(),
+        staged: false,
+        seed: 1,
+    };
+    let found = question.predict(2).unwrap();
+    let expected = 2.0 * (0.0001 + 0.004);
+    let off = found.communication_seconds / expected - 1.0;
+    assert!(off.abs() < 1e-9, "{found:?}");
+    let exposed = found.exposed_seconds / expected - 1.0;
+    assert!(exposed.abs() < 1e-6, "{found:?}");
+}
+
 /// Two ranks of a node read four samples of a billion bytes in a step, and compute next to nothing.
 #[test]
 fn what_reads_slowest_sets_the_pace() {
@@ -195,6 +233,7 @@ fn what_reads_slowest_sets_the_pace() {
         network: "any".into(),
         precision: "f32".into(),
         layers: Vec::new(),
+        facts: 5,
         training_flops: 1e9,
         sample_bytes: 1e9,
         pixels: 1,
@@ -264,6 +303,7 @@ fn servers_are_as_busy_as_their_links() {
                 at: 1.0,
             },
         ],
+        facts: 5,
         training_flops: 1e9,
         sample_bytes: 0.0,
         pixels: 1,

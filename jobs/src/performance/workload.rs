@@ -3,6 +3,7 @@
 use crate::error::Result;
 use crate::memory;
 use crate::recipe::Recipe;
+use crate::train::facts_of_step;
 use candle_core::DType;
 use squall_model::summary::Summary;
 use squall_model::{Backend, Network, Precision};
@@ -16,6 +17,8 @@ pub struct Workload {
     pub precision: String,
     /// Gradients in the order in which the backward pass completes them.
     pub layers: Vec<Layer>,
+    /// Values beside the gradients that ranks sum in a step: of its loss, running statistics, signals.
+    pub facts: usize,
     /// Operations per sample of a step, forward and backward.
     pub training_flops: f64,
     /// Bytes per stored sample.
@@ -76,11 +79,12 @@ impl Workload {
         let (one, two) = (bytes(1), bytes(2));
         Ok(Self {
             memory: (one, two.saturating_sub(one)),
+            facts: facts_of_step(network.parameters()),
             ..Self::of_summary(&summary, precision, bytes_per_pixel)
         })
     }
 
-    /// The workload of a network's summary.
+    /// The workload of a network's summary, without facts, which the summary does not tell.
     #[must_use]
     pub fn of_summary(summary: &Summary, precision: &str, bytes_per_pixel: usize) -> Self {
         let mut done = 0.0;
@@ -98,6 +102,7 @@ impl Workload {
             network: summary.network.clone(),
             precision: precision.to_string(),
             layers: layers.collect(),
+            facts: 0,
             training_flops: summary.training_flops as f64,
             sample_bytes: (pixels * summary.frames * bytes_per_pixel) as f64,
             pixels,
@@ -154,6 +159,20 @@ mod tests {
         let (plain, averaged) = (of(&[]), of(&["training.average=0.9".to_string()]));
         let more = averaged.memory_bytes(2) - plain.memory_bytes(2);
         assert_eq!(more, 4 * plain.values() as u64);
+    }
+
+    /// Means and variances of all channels that are normalised, three values of the loss and two signals.
+    #[test]
+    fn facts_are_as_many_as_a_step_sends() {
+        for (name, expected) in [("deepcam", 97_760 + 5), ("cgnet", 10_256 + 5)] {
+            let recipe = Recipe::named(name.as_ref(), &[]).unwrap();
+            let workload = Workload::of(&recipe, (192, 288), 33, "f32").unwrap();
+            assert_eq!(workload.facts, expected, "{name}");
+        }
+        // A training's network has values, a prediction's has none.
+        let config = Recipe::named("cgnet".as_ref(), &[]).unwrap().network;
+        let network = Network::build(&config, Backend::Reference, 1).unwrap();
+        assert_eq!(facts_of_step(network.parameters()), 10_256 + 5);
     }
 
     /// The plan of the model is the plan of the training.

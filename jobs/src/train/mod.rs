@@ -47,6 +47,7 @@ pub use prepare::samples_of_epoch;
 pub(crate) use prepare::steps_alone;
 pub use progress::{Best, Outcome, TrainEvent, TrainReport};
 pub use step::StepResult;
+pub(crate) use step::facts_of_step;
 pub use team::{OnStall, Team};
 pub use timeline::{Balance, Spent};
 pub(crate) use validation::has_validation;

@@ -277,6 +277,13 @@ impl Parameters {
         &self.buffers
     }
 
+    /// The number of values of all running statistics, allocated or not.
+    pub fn statistics_count(&self) -> usize {
+        let later = self.later.iter().flatten().map(|(length, _)| length);
+        let allocated = self.buffers.iter().map(|buffer| buffer.values.len());
+        later.sum::<usize>() + allocated.sum::<usize>()
+    }
+
     /// The number of trainable values.
     pub fn count(&self) -> usize {
         self.total

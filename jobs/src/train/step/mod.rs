@@ -11,7 +11,7 @@ mod without_gradient;
 
 use super::feed::Batch;
 use super::objective::{LossInput, Objective};
-use super::team::{Signals, Team};
+use super::team::Team;
 use super::timeline::StepPhase;
 use crate::error::Result;
 use crate::recipe::{Distributed, Recipe};
@@ -28,7 +28,7 @@ use fault::bad_field;
 use launches::{Launches, graph_obstacle};
 use pending::Begun;
 pub(super) use pending::{PendingStep, StepSums};
-use sums::FACTS;
+pub(crate) use sums::facts_of_step;
 use without_gradient::WithoutGradient;
 
 /// The result of a step.
@@ -155,8 +155,7 @@ impl Learner {
                 "`distributed.wire` is f16 and the loss is not scaled: of gradients below 6e-5 digits are lost, and those below 3e-8 become zero; expected \"bf16\", or `precision.loss_scale`"
             );
         }
-        let statistics: usize = parameters.buffers().iter().map(|b| b.values.len()).sum();
-        let facts = FACTS + statistics + Signals::FACTS;
+        let facts = facts_of_step(parameters);
         team.begin(options, parameters, &mut self.gradients, facts)
     }
 

@@ -3,12 +3,18 @@
 use super::{Learner, PendingStep, StepSums};
 use crate::error::Result;
 use crate::train::objective::BatchLoss;
-use crate::train::team::Team;
+use crate::train::team::{Signals, Team};
 use crate::train::timeline::StepPhase;
+use squall_model::Parameters;
 use std::time::Instant;
 
-/// Number of values exchanged besides gradients and batch statistics.
-pub(super) const FACTS: usize = 3;
+/// Number of values that describe a step's loss.
+const LOSS_FACTS: usize = 3;
+
+/// Number of values beside the gradients that each rank sends in a step: of its loss, batch statistics, signals.
+pub(crate) fn facts_of_step(parameters: &Parameters) -> usize {
+    LOSS_FACTS + parameters.statistics_count() + Signals::FACTS
+}
 
 impl Learner {
     /// Ends a step's backward pass: submits the loss and the batch statistics to the exchange, whose sums arrive in
@@ -21,7 +27,7 @@ impl Learner {
     ) -> Result<()> {
         let not_finite = !loss.is_finite();
         if team.size() > 1 {
-            let facts = [
+            let facts: [f32; LOSS_FACTS] = [
                 loss.divisor.unwrap_or(0.0) as f32,
                 loss.weighted_sum as f32,
                 f32::from(u8::from(not_finite)),
@@ -67,7 +73,7 @@ impl Learner {
         let (mut facts, signals) = team.collect(&mut self.gradients)?;
         team.timeline.note(StepPhase::Exchange, began);
         let ranks = team.size() as f32;
-        let statistics = facts.split_off(FACTS.min(facts.len()));
+        let statistics = facts.split_off(LOSS_FACTS.min(facts.len()));
         pending.statistics.values = statistics.into_iter().map(|v| v / ranks).collect();
         let [divisor, weighted, not_finite] = facts[..] else {
             unreachable!("as many facts as were sent")

@@ -5,6 +5,7 @@ mod scale;
 use super::*;
 use crate::comm::Communicator;
 use crate::comm::threads::{self, Threads};
+use crate::train::team::Signals;
 use squall_data::HostBatch;
 use squall_model::{Recompute, SavedActivations};
 use std::ops::Range;

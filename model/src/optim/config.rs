@@ -22,6 +22,16 @@ pub enum Rule {
 
 /// What is true of a rule wherever a rule matters: a new one does not compile before it is placed here.
 impl Rule {
+    /// The name as in a recipe, by which checkpoints tell whose state they hold.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Sgd => "sgd",
+            Self::Adam => "adam",
+            Self::AdamW => "adamw",
+            Self::Lamb => "lamb",
+        }
+    }
+
     /// How many moments it keeps for each parameter.
     pub fn moments(self) -> usize {
         match self {

@@ -11,6 +11,8 @@ use std::path::Path;
 
 /// The metadata key of the step count.
 const STEPS: &str = "optimizer.steps";
+/// The metadata key of the update rule.
+const RULE: &str = "optimizer.rule";
 /// The prefixes of the names of saved moments.
 static MOMENTS: [&str; 2] = ["optimizer.first.", "optimizer.second."];
 
@@ -59,6 +61,8 @@ impl Optimizer {
         }
         let steps = self.step.to_string();
         contents.facts.insert(STEPS.to_string(), steps);
+        let rule = self.config.rule.name().to_string();
+        contents.facts.insert(RULE.to_string(), rule);
         Ok(())
     }
 
@@ -88,7 +92,7 @@ impl Optimizer {
     ) -> Result<()> {
         let steps = fact(path, facts, STEPS)?;
         let steps = (steps.parse()).map_err(|_| bad(path, format!("`{STEPS}` is `{steps}`")))?;
-        let prefixes = self.prefixes(path, tensors)?;
+        let prefixes = self.prefixes(path, facts, tensors)?;
         for prefix in prefixes {
             for place in &self.places {
                 let name = format!("{prefix}{}", place.name);
@@ -100,25 +104,29 @@ impl Optimizer {
         Ok(())
     }
 
-    /// The name prefixes of this rule's moments, after checking that the tensors belong to a rule with the same
-    /// moments.
-    fn prefixes(&self, path: &Path, tensors: &impl Tensors) -> Result<&'static [&'static str]> {
-        let [_, second] = MOMENTS;
-        let has_second = tensors.names().any(|name| name.starts_with(second));
-        let wants_second = self.config.moments() > 1;
-        if has_second != wants_second {
-            let of = |second| if second { "Adam or LAMB" } else { "SGD" };
-            let reason = format!(
-                "it holds the optimiser's state of {}, this run's rule is {}",
-                of(has_second),
-                of(!has_second)
-            );
-            return Err(bad(path, reason));
-        }
-        Ok(match wants_second {
-            true => &MOMENTS[..],
-            false => &MOMENTS[..1],
-        })
+    /// The name prefixes of this rule's moments, after checking that the state is of this rule. Earlier versions saved
+    /// no rule: of their files only the number of moments is known.
+    fn prefixes(
+        &self,
+        path: &Path,
+        facts: &BTreeMap<String, String>,
+        tensors: &impl Tensors,
+    ) -> Result<&'static [&'static str]> {
+        let (own, moments) = (self.config.rule.name(), self.config.moments());
+        let is_saved = |prefix: &&&str| tensors.names().any(|name| name.starts_with(**prefix));
+        let reason = match facts.get(RULE) {
+            Some(rule) if rule == own => return Ok(&MOMENTS[..moments]),
+            Some(rule) => {
+                format!("it holds the optimiser's state of `{rule}`, this run's rule is `{own}`")
+            }
+            None => match MOMENTS.iter().filter(is_saved).count() {
+                saved if saved == moments => return Ok(&MOMENTS[..moments]),
+                saved => format!(
+                    "the optimiser's moments in it are {saved} per parameter, those of this run's rule `{own}` {moments}"
+                ),
+            },
+        };
+        Err(bad(path, reason))
     }
 
     /// Replaces the moments saved under these prefixes.

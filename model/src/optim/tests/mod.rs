@@ -1,8 +1,9 @@
 //! Every rule against plain loops ([`reference`]) and steps worked out by hand ([`by_hand`]); bits, refusals, saved
-//! states.
+//! states ([`saved`]).
 
 mod by_hand;
 mod reference;
+mod saved;
 
 use super::*;
 use crate::model_file::ModelFile;
@@ -263,38 +264,6 @@ fn what_is_no_number_stops_before_anything_changes() {
         error.contains("gradients") && error.contains("15") && error.contains("12"),
         "{error}"
     );
-}
-
-#[test]
-fn a_state_that_does_not_fit_is_named() {
-    let path = Path::new("run/checkpoint.safetensors");
-    let saved = |sizes: &[usize], rule| {
-        let parameters = network(sizes, 1);
-        let config = OptimizerConfig {
-            rule,
-            ..OptimizerConfig::default()
-        };
-        let mut file = ModelFile::default();
-        Optimizer::new(&config, &parameters)
-            .unwrap()
-            .save_into(&mut file)
-            .unwrap();
-        file
-    };
-    let parameters = network(&[5, 7, 3], 1);
-    let mut optimizer = Optimizer::new(&OptimizerConfig::default(), &parameters).unwrap();
-    let mut load = |file: &ModelFile| optimizer.load_from(path, &file.facts, &file.tensors);
-    let mut refusal = |file: &ModelFile| load(file).unwrap_err().to_string();
-    let shape = refusal(&saved(&[5, 8, 3], Rule::Adam));
-    assert!(
-        shape.contains("optimizer.first.p1.weight") && shape.contains('8'),
-        "{shape}"
-    );
-    let missing = refusal(&saved(&[5, 7], Rule::Adam));
-    assert!(missing.contains("optimizer.first.p2.bias"), "{missing}");
-    let rule = refusal(&saved(&[5, 7, 3], Rule::Sgd));
-    assert!(rule.contains("state of SGD"), "{rule}");
-    load(&saved(&[5, 7, 3], Rule::Lamb)).unwrap();
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Warns of recipe keys that were changed but have no effect, given the values of other keys.
 
 use super::{Recipe, Task, flat};
-use squall_model::networks::NetworkName;
 use squall_model::optim::schedule::Decay;
 use squall_model::optim::{OptimizerConfig, Rule, Schedule};
 
@@ -52,8 +51,7 @@ impl Recipe {
             Some("loss") => masks,
             _ => key != "training.best_by" || masks,
         };
-        // This one finds boxes around centres; the other detectors find one per cell.
-        let centres = name == NetworkName::DetectorDense;
+        let centres = name.finds_centres();
         let by_network = match key {
             "detection.loss.segmentation" if boxes && centres && !masks => {
                 return Some("network.mask_classes");

@@ -4,10 +4,10 @@
 //! (`forward`), adds gradients (`backward`) and derives its costs from shapes alone (`trace`). Each architecture has a
 //! file here; `deeplab_v3_plus` is a good first one to read. Detectors also implement `Detector`, for boxes.
 //!
-//! To add a network: a variant of [`NetworkName`] with its keys, its defaults in `config` and their limits in
-//! `config::check`, its file here, and its line in `architecture::build`. The compiler finds the other places, and
-//! tests run over all of [`NetworkName::ALL`]. Its published number of parameters goes into
-//! `tests/published_networks.rs`.
+//! To add a network: a variant of [`NetworkName`] before the last one, with its keys, its defaults in `config` and
+//! their limits in `config::check`, its file here, and its line in `architecture::build`. The compiler finds the other
+//! places, the lists of names among them, and tests run over all of [`NetworkName::ALL`]. Its published number of
+//! parameters goes into `tests/published_networks.rs`.
 
 mod architecture;
 mod cgnet;
@@ -21,6 +21,7 @@ mod join;
 mod keys;
 mod latitude;
 mod name;
+mod parts;
 mod prediction;
 pub(crate) mod resnet;
 mod size;

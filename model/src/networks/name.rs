@@ -68,32 +68,63 @@ impl NetworkName {
     ];
 
     /// The networks that classify every pixel.
-    pub const SEGMENTATION: [Self; 6] = [
-        Self::DeepLabV3Plus,
-        Self::DeepLabV3PlusDeconv,
-        Self::DeepLabV3PlusBilinear,
-        Self::DeepCam,
-        Self::Tiramisu,
-        Self::CgNet,
-    ];
+    pub const SEGMENTATION: [Self; 6] = Self::with(false);
 
     /// The networks that find boxes.
-    pub const DETECTION: [Self; 5] = [
-        Self::Detector2d,
-        Self::Detector2dHalf,
-        Self::Detector3d,
-        Self::Detector15pf,
-        Self::DetectorDense,
-    ];
+    pub const DETECTION: [Self; 5] = Self::with(true);
 
-    /// Whether it finds boxes.
-    pub fn is_detector(self) -> bool {
-        Self::DETECTION.contains(&self)
+    /// Those of all names that are detectors, or those that are not, if there are N of them.
+    const fn with<const N: usize>(detectors: bool) -> [Self; N] {
+        let mut found = [Self::ALL[0]; N];
+        let (mut count, mut at) = (0, 0);
+        while at < Self::ALL.len() {
+            if Self::ALL[at].is_detector() == detectors {
+                found[count] = Self::ALL[at];
+                count += 1;
+            }
+            at += 1;
+        }
+        assert!(count == N, "another number of networks");
+        found
     }
 
-    /// Whether it has a decoder that reconstructs its input.
+    /// Whether it finds boxes; otherwise it classifies every pixel.
+    pub const fn is_detector(self) -> bool {
+        match self {
+            Self::DeepLabV3Plus
+            | Self::DeepLabV3PlusDeconv
+            | Self::DeepLabV3PlusBilinear
+            | Self::DeepCam
+            | Self::Tiramisu
+            | Self::CgNet => false,
+            Self::Detector2d
+            | Self::Detector2dHalf
+            | Self::Detector3d
+            | Self::Detector15pf
+            | Self::DetectorDense => true,
+        }
+    }
+
+    /// Whether it finds boxes around centres; other detectors find one per cell.
+    pub fn finds_centres(self) -> bool {
+        match self {
+            Self::DetectorDense => true,
+            Self::DeepLabV3Plus
+            | Self::DeepLabV3PlusDeconv
+            | Self::DeepLabV3PlusBilinear
+            | Self::DeepCam
+            | Self::Tiramisu
+            | Self::CgNet
+            | Self::Detector2d
+            | Self::Detector2dHalf
+            | Self::Detector3d
+            | Self::Detector15pf => false,
+        }
+    }
+
+    /// Whether it has a decoder that reconstructs its input, as detectors of cells have.
     pub fn reconstructs(self) -> bool {
-        self.is_detector() && self != Self::DetectorDense
+        self.is_detector() && !self.finds_centres()
     }
 
     /// The name as written in recipes and on the command line.
@@ -149,6 +180,9 @@ impl NetworkName {
     }
 }
 
+// `ALL` lacks no name, unless one comes after the last.
+const _: () = assert!(NetworkName::ALL.len() == NetworkName::DetectorDense as usize + 1);
+
 impl std::str::FromStr for NetworkName {
     type Err = ModelError;
 
@@ -162,5 +196,21 @@ impl std::str::FromStr for NetworkName {
                 reason,
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_network_has_a_place_a_name_and_a_task() {
+        for (place, name) in NetworkName::ALL.into_iter().enumerate() {
+            assert_eq!(name as usize, place, "{name:?}");
+            assert_eq!(name.as_str().parse::<NetworkName>().unwrap(), name);
+            let detects = NetworkName::DETECTION.contains(&name);
+            assert_eq!(detects, name.is_detector(), "{name:?}");
+            assert_eq!(NetworkName::SEGMENTATION.contains(&name), !detects);
+        }
     }
 }

@@ -6,7 +6,7 @@ use super::pyramid;
 use crate::error::Result;
 use crate::layers::aspp::Pooling;
 use crate::layers::upsample_unit::half;
-use crate::networks::{NetworkName, resnet};
+use crate::networks::resnet;
 
 /// The logits of `x`.
 pub(super) fn build(layers: &mut Layers<'_>, x: &Value) -> Result<Value> {
@@ -67,7 +67,7 @@ fn bottleneck(
 
 fn decoder(layers: &mut Layers<'_>, deep: Value, low: &Value, x: &Value) -> Result<Value> {
     let name = layers.config.name;
-    let bilinear = name == NetworkName::DeepLabV3PlusBilinear;
+    let bilinear = !name.doubles();
     let reduced = layers.unit("decoder.low_level", low, SAME)?;
     let deep = if bilinear {
         layers.resize(&deep, low.size)
@@ -83,7 +83,7 @@ fn decoder(layers: &mut Layers<'_>, deep: Value, low: &Value, x: &Value) -> Resu
     }
     y = layers.double("decoder.up2", &y, half(x.size))?;
     y = layers.double("decoder.up3", &y, x.size)?;
-    if name == NetworkName::DeepLabV3Plus {
+    if name.has_full_resolution() {
         let skip = full(layers, "decoder.skip1", x)?;
         let skip = full(layers, "decoder.skip2", &skip)?;
         y = layers.concat(&[y, skip])?;

@@ -82,7 +82,10 @@ impl NetworkConfig {
             | NetworkName::Detector15pf => 1..=1,
             NetworkName::Tiramisu => 2..=6,
             NetworkName::CgNet => 2..=2,
-            _ => 2..=4,
+            NetworkName::DeepLabV3Plus
+            | NetworkName::DeepLabV3PlusDeconv
+            | NetworkName::DeepLabV3PlusBilinear
+            | NetworkName::DetectorDense => 2..=4,
         };
         let counted = |count: &usize| (1..=MOST_BLOCKS).contains(count);
         if !lengths.contains(&self.blocks.len()) || !self.blocks.iter().all(counted) {
@@ -96,7 +99,7 @@ impl NetworkConfig {
     /// Checks the keys that only detectors read.
     fn check_detector(&self) -> Result<()> {
         let halvings = self.blocks.first().copied().unwrap_or(0);
-        if self.name != NetworkName::DetectorDense && !(2..=6).contains(&halvings) {
+        if !self.name.finds_centres() && !(2..=6).contains(&halvings) {
             return refuse("blocks", "2 to 6 halvings", halvings);
         }
         within([("time_steps", self.time_steps, 3..=256)])?;
@@ -108,12 +111,10 @@ impl NetworkConfig {
     }
 
     fn check_stride(&self) -> Result<()> {
-        let strides: &[usize] = match self.name {
-            // These decoders upsample three times by a factor of two.
-            NetworkName::DeepLabV3Plus
-            | NetworkName::DeepLabV3PlusDeconv
-            | NetworkName::DetectorDense => &[8],
-            _ => &[8, 16],
+        let strides: &[usize] = match self.name.doubles() {
+            // Three of them make up for a stride of 8.
+            true => &[8],
+            false => &[8, 16],
         };
         if !strides.contains(&self.output_stride) {
             let expected = format!("one of {strides:?} for `{}`", self.name.as_str());

@@ -197,17 +197,17 @@ impl NetworkConfig {
 
     /// Frames of a sample: of a network over time the clip's, else 1.
     pub fn frames(&self) -> usize {
-        match self.name {
-            NetworkName::Detector3d => self.time_steps,
-            _ => 1,
+        match self.name.is_over_time() {
+            true => self.time_steps,
+            false => 1,
         }
     }
 
     /// How many frames share one answer, which is the first one's: two in a network over time, else each has its own.
     pub fn frames_per_answer(&self) -> usize {
-        match self.name {
-            NetworkName::Detector3d => 2,
-            _ => 1,
+        match self.name.is_over_time() {
+            true => 2,
+            false => 1,
         }
     }
 

@@ -7,8 +7,8 @@
 
 mod strips;
 
+use super::NetworkConfig;
 use super::join::Join;
-use super::{NetworkConfig, NetworkName};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::layers::conv::Conv;
@@ -36,7 +36,9 @@ impl Deconv {
         let mut double =
             |name: &str| UpsampleUnit::new(parameters, name, (channels, channels), style);
         let (second, third) = (double("decoder.up2")?, double("decoder.up3")?);
-        let full_resolution = (config.name == NetworkName::DeepLabV3Plus)
+        let full_resolution = config
+            .name
+            .has_full_resolution()
             .then(|| FullResolution::new(parameters, config))
             .transpose()?;
         Ok(Self {
@@ -188,7 +190,7 @@ impl Decoder {
         config: &NetworkConfig,
         low_level: usize,
     ) -> Result<Self> {
-        let doubles = config.name != NetworkName::DeepLabV3PlusBilinear;
+        let doubles = config.name.doubles();
         let low_level = (low_level, usize::from(doubles));
         let join = Join::new(parameters, "decoder", config, low_level)?;
         let deconv = doubles

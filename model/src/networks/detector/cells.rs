@@ -55,16 +55,13 @@ impl CellDetector {
         parameters: &mut Parameters,
         config: &NetworkConfig,
     ) -> Result<Self> {
-        let own_decoder = config.name == NetworkName::Detector15pf;
+        let own_decoder = config.name.has_own_decoder();
         let halvings = config.blocks[0] - usize::from(own_decoder);
-        let (time, frames) = match config.name {
-            NetworkName::Detector3d => (3, config.time_steps),
-            _ => (1, 1),
+        let (time, frames) = match config.name.is_over_time() {
+            true => (3, config.time_steps),
+            false => (1, 1),
         };
-        let halved = matches!(
-            config.name,
-            NetworkName::Detector2dHalf | NetworkName::Detector3d
-        );
+        let halved = config.name.is_halved();
         let mut encoder = Vec::new();
         let mut channels = config.inputs();
         let outputs = CHANNELS.map(|c| config.encoder_channels(if halved { c / 2 } else { c }));

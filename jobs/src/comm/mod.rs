@@ -308,6 +308,14 @@ pub trait AllReduce: Send {
     /// [`CommError`] of the backend.
     fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> Result<()>;
 
+    /// As [`Self::all_reduce`], of this bucket of a [`reducer::Plan`]: for engines that do not sum all buckets alike.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    fn all_reduce_bucket(&mut self, _bucket: usize, values: &mut [f32], scale: f32) -> Result<()> {
+        self.all_reduce(values, scale)
+    }
+
     /// The phases of the last sum, if it has any; only the first call returns them.
     fn take_phases(&mut self) -> Vec<Phase> {
         Vec::new()

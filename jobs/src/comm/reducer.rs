@@ -375,7 +375,7 @@ impl Worker {
         let at_it = doing::begin(format!("the sum of bucket {bucket} in step {step}"));
         let result = match &lent {
             Some(lent) => self.engine.all_reduce_lent(lent),
-            None => self.engine.all_reduce(&mut values, self.scale),
+            None => (self.engine).all_reduce_bucket(bucket, &mut values, self.scale),
         };
         drop(at_it);
         if lent.is_none() || result.is_err() {

@@ -68,28 +68,36 @@ fn nccl(_: &mut dyn Communicator, _: &HierarchicalOptions) -> Result<Box<dyn All
     ))
 }
 
-/// Reduces buckets with one engine, and the facts, which are always the last call of a step, with another.
+/// Reduces buckets of gradients with one engine and the facts, a bucket of their own, with another.
 pub(super) struct WithFacts {
     pub(super) buckets: Box<dyn AllReduce>,
     pub(super) facts: Box<dyn AllReduce>,
-    pub(super) per_step: usize,
-    pub(super) next: usize,
+    /// The place of the facts in the plan.
+    pub(super) facts_bucket: usize,
 }
 
 impl AllReduce for WithFacts {
-    fn all_reduce(&mut self, values: &mut [f32], scale: f32) -> crate::comm::Result<()> {
-        self.next = (self.next + 1) % self.per_step;
-        match self.next {
-            0 => self.facts.all_reduce(values, scale),
-            _ => self.buckets.all_reduce(values, scale),
+    fn all_reduce(&mut self, _: &mut [f32], _: f32) -> crate::comm::Result<()> {
+        let reason = "gradients and facts are summed by bucket: this is a bug";
+        Err(CommError::Layout(reason.into()))
+    }
+
+    fn all_reduce_bucket(
+        &mut self,
+        bucket: usize,
+        values: &mut [f32],
+        scale: f32,
+    ) -> crate::comm::Result<()> {
+        if bucket == self.facts_bucket {
+            self.facts.all_reduce(values, scale)
+        } else {
+            self.buckets.all_reduce(values, scale)
         }
     }
 
+    // Those of the facts are not told; the last bucket's are taken before the facts come.
     fn take_phases(&mut self) -> Vec<Phase> {
-        match self.next {
-            0 => Vec::new(),
-            _ => self.buckets.take_phases(),
-        }
+        self.buckets.take_phases()
     }
 
     fn takes_lent(&self) -> bool {
@@ -97,7 +105,6 @@ impl AllReduce for WithFacts {
     }
 
     fn all_reduce_lent(&mut self, values: &Lent) -> crate::comm::Result<()> {
-        self.next = (self.next + 1) % self.per_step;
         self.buckets.all_reduce_lent(values)
     }
 
@@ -141,6 +148,7 @@ impl BatchNormRanks for Group {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::comm::reducer::{Plan, Reducer};
     use crate::comm::threads;
     use crate::error::JobError;
     use crate::recipe::Recipe;
@@ -156,6 +164,55 @@ mod tests {
             told.map_err(|error| error.to_string())
         });
         all.swap_remove(0)
+    }
+
+    /// An engine that marks what it sums.
+    struct Marks(f32);
+
+    impl AllReduce for Marks {
+        fn all_reduce(&mut self, values: &mut [f32], _: f32) -> crate::comm::Result<()> {
+            values.fill(self.0);
+            Ok(())
+        }
+
+        fn bytes_sent(&self) -> u64 {
+            0
+        }
+
+        fn describe(&self) -> String {
+            "marks".into()
+        }
+    }
+
+    /// In the wire format of gradients facts would be wrong, and nothing would say so.
+    #[test]
+    fn facts_are_known_by_their_place_in_the_plan() {
+        let mut engine = WithFacts {
+            buckets: Box::new(Marks(1.0)),
+            facts: Box::new(Marks(2.0)),
+            facts_bucket: 2,
+        };
+        // Whatever came before.
+        for (bucket, expected) in [(2, 2.0), (0, 1.0), (2, 2.0), (2, 2.0), (1, 1.0)] {
+            let mut values = [0.0];
+            engine.all_reduce_bucket(bucket, &mut values, 1.0).unwrap();
+            assert_eq!(values, [expected], "{bucket}");
+        }
+        assert!(engine.all_reduce(&mut [0.0], 1.0).is_err());
+        let plan = Plan {
+            rank: 0,
+            lengths: vec![3, 1, 2],
+            scale: 1.0,
+            cores: Vec::new(),
+        };
+        let mut reducer = Reducer::start(Box::new(engine), plan).unwrap();
+        for _ in 0..2 {
+            for (bucket, length, mark) in [(0, 3, 1.0), (1, 1, 1.0), (2, 2, 2.0)] {
+                reducer.submit(bucket, vec![0.0; length]).unwrap();
+                let reduced = reducer.wait().unwrap().unwrap();
+                assert_eq!(reduced.values, vec![mark; length]);
+            }
+        }
     }
 
     /// The job ends where ranks of a group cannot communicate, in whichever part of a step.

@@ -248,8 +248,7 @@ impl Team {
         let engine = WithFacts {
             buckets: engine(control, options, on_gpu)?,
             facts: Box::new(Flat::new(control, Choice::Auto, Wire::F32)?),
-            per_step: ranges.len() + 1,
-            next: 0,
+            facts_bucket: ranges.len(),
         };
         self.description = format!("{}; {}", control.describe(), engine.describe());
         let norm_ranks = options.norm_ranks(size);

@@ -28,31 +28,37 @@ pub enum Precision {
 }
 
 impl Precision {
+    /// The data type of activations; `None` if the machine decides.
+    pub fn stored(self) -> Option<DType> {
+        match self {
+            Self::Auto => None,
+            Self::F32 => Some(DType::F32),
+            Self::Bf16 => Some(DType::BF16),
+            Self::F16 => Some(DType::F16),
+        }
+    }
+
     /// The data type of activations on this machine, and an explanation if it differs from the one requested.
     pub fn resolve(self, backend: Backend) -> (DType, Option<&'static str>) {
-        let fast = |dtype| backend.is_fast(dtype);
-        match self {
-            Self::F32 => (DType::F32, None),
-            Self::Auto if fast(DType::BF16) => (DType::BF16, None),
-            Self::Auto => (
-                DType::F32,
-                Some("this machine has no fast bf16: computing in f32"),
-            ),
-            Self::Bf16 if fast(DType::BF16) => (DType::BF16, None),
-            Self::Bf16 => (
-                DType::BF16,
-                Some(
-                    "this machine has no fast bf16: storing bf16, computing in f32, slower than f32",
+        let Some(dtype) = self.stored() else {
+            return match backend.is_fast(DType::BF16) {
+                true => (DType::BF16, None),
+                false => (
+                    DType::F32,
+                    Some("this machine has no fast bf16: computing in f32"),
                 ),
+            };
+        };
+        let slow = match self {
+            Self::Auto | Self::F32 => None,
+            Self::Bf16 => Some(
+                "this machine has no fast bf16: storing bf16, computing in f32, slower than f32",
             ),
-            Self::F16 if fast(DType::F16) => (DType::F16, None),
-            Self::F16 => (
-                DType::F16,
-                Some(
-                    "this machine has no fast f16: storing f16, computing in f32, slower than f32",
-                ),
-            ),
-        }
+            Self::F16 => {
+                Some("this machine has no fast f16: storing f16, computing in f32, slower than f32")
+            }
+        };
+        (dtype, slow.filter(|_| !backend.is_fast(dtype)))
     }
 }
 
@@ -374,6 +380,8 @@ mod tests {
         ] {
             let (found, note) = asked.resolve(Backend::Reference);
             assert_eq!((found, note.is_some()), (dtype, word.is_some()));
+            let stored = (asked != Precision::Auto).then_some(dtype);
+            assert_eq!(asked.stored(), stored);
             assert!(note.unwrap_or_default().contains(word.unwrap_or_default()));
         }
     }

@@ -6,7 +6,7 @@ use crate::recipe::Recipe;
 use crate::train::facts_of_step;
 use candle_core::DType;
 use squall_model::summary::Summary;
-use squall_model::{Backend, Network, Precision};
+use squall_model::{Backend, Network};
 
 /// The work and traffic of a rank in a step, independent of the machine.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,17 +58,11 @@ impl Workload {
         }
         let network = Network::outline(&config, Backend::Reference, recipe.seed)?;
         let summary = network.training_summary(rows, columns, recipe.detection.reconstructs())?;
-        let precision = match recipe.precision.compute {
-            Precision::Auto => auto,
-            Precision::F32 => "f32",
-            Precision::Bf16 => "bf16",
-            Precision::F16 => "f16",
-        };
-        let dtype = match precision {
+        let auto = match auto {
             "bf16" => DType::BF16,
-            "f16" => DType::F16,
             _ => DType::F32,
         };
+        let dtype = recipe.precision.compute.stored().unwrap_or(auto);
         let storage = recipe.precision.storage(&network, dtype)?;
         let kept = (recipe.training.recompute, recipe.training.saved_activations);
         let storage = storage.keeping(kept.0, kept.1);
@@ -80,7 +74,7 @@ impl Workload {
         Ok(Self {
             memory: (one, two.saturating_sub(one)),
             facts: facts_of_step(network.parameters()),
-            ..Self::of_summary(&summary, precision, bytes_per_pixel)
+            ..Self::of_summary(&summary, dtype.as_str(), bytes_per_pixel)
         })
     }
 

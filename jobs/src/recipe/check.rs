@@ -3,9 +3,10 @@
 use super::local_batch::check_unlabelled;
 use super::{Recipe, Task};
 use crate::error::{JobError, Result};
+use candle_core::DType;
 use squall_data::{BoxClass, Class};
 use squall_model::optim::LossScale;
-use squall_model::{KernelRounding, ModelError, NetworkConfig, Precision};
+use squall_model::{KernelRounding, ModelError, NetworkConfig};
 
 /// `Err` holds the key, what was expected and what was found.
 type Checked = std::result::Result<(), String>;
@@ -234,7 +235,7 @@ impl Recipe {
             return Ok(());
         }
         let compute = self.precision.compute;
-        if matches!(compute, Precision::F32 | Precision::F16) {
+        if compute.stored().is_some_and(|dtype| dtype != DType::BF16) {
             return Err(format!(
                 "`precision.kernels`: \"stochastic\" rounds to bf16, and `precision.compute` is {compute:?}"
             ));

@@ -414,6 +414,10 @@ fn what_mlperf_and_the_paper_run_can_be_written_down() {
             "`precision.kernels`",
         ),
         (
+            "precision = { compute = 'f16', kernels = 'stochastic' }",
+            "`precision.kernels`",
+        ),
+        (
             "precision = { kernels = 'stochastic' }\n[distributed]\ngroups = 2",
             "`precision.kernels`",
         ),

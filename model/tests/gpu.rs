@@ -37,6 +37,16 @@ fn gpu() -> Option<Backend> {
     gpu
 }
 
+/// Ranks of a node, which have GPUs of other numbers, compare it.
+#[test]
+fn the_kind_of_a_gpu_is_told_without_its_number() {
+    let Some(gpu) = gpu() else { return };
+    let (whole, kind) = (gpu.describe(), gpu.kind());
+    assert!(whole.starts_with("GPU "), "{whole}");
+    assert_eq!(whole.split_once(": ").unwrap().1, kind);
+    assert!(kind.contains("compute capability"), "{kind}");
+}
+
 const EXTENTS: [usize; 4] = [1, 12, 20, 4];
 
 /// Every segmentation network, thin.

@@ -165,12 +165,7 @@ impl Backend {
             #[cfg(feature = "onednn")]
             Self::OneDnn => onednn::kind(),
             #[cfg(feature = "cuda")]
-            Self::Cuda => {
-                let text = cuda::describe();
-                // Drops the GPU's index on its node, which precedes the colon.
-                let kind = text.split_once(": ").map(|(_, kind)| kind.to_string());
-                kind.unwrap_or(text)
-            }
+            Self::Cuda => cuda::kind(),
         }
     }
 

@@ -185,6 +185,14 @@ pub fn describe() -> String {
     }
 }
 
+/// As [`describe`], without the GPU's index on its node.
+pub fn kind() -> String {
+    match gpu() {
+        Ok(gpu) => gpu.kind(),
+        Err(error) => format!("no GPU: {error}"),
+    }
+}
+
 /// The UUID of the open GPU, and its index here.
 pub fn identity() -> Option<(String, usize)> {
     let gpu = GPU.get()?;
@@ -276,6 +284,11 @@ impl Gpu {
     }
 
     fn describe(&self) -> String {
+        format!("GPU {}: {}", self.context.ordinal(), self.kind())
+    }
+
+    /// All that determines the bits of its results.
+    fn kind(&self) -> String {
         let name = self.context.name().unwrap_or_default();
         let memory = self.context.total_mem().unwrap_or_default() as f64 / (1u64 << 30) as f64;
         let (major, minor) = self.capability;
@@ -285,8 +298,7 @@ impl Gpu {
             false => "",
         };
         format!(
-            "GPU {}: {name}, {memory:.0} GiB, compute capability {major}.{minor}; driver for CUDA {}.{}, NVRTC {}.{}, cuDNN {cudnn}{tf32}",
-            self.context.ordinal(),
+            "{name}, {memory:.0} GiB, compute capability {major}.{minor}; driver for CUDA {}.{}, NVRTC {}.{}, cuDNN {cudnn}{tf32}",
             self.driver / 1000,
             self.driver % 1000 / 10,
             self.compiler.0,

@@ -45,7 +45,7 @@ pub(super) use channels::{
 pub(super) use convolution::{backward_weights, forward, kernel_gradient_type, transposed};
 pub(crate) use copies::to_host;
 pub(super) use depthwise::{depthwise, depthwise_backward_data, depthwise_backward_weights};
-pub use device::{cache_in, choose, describe, identity, is_chosen};
+pub use device::{cache_in, choose, describe, identity, is_chosen, kind};
 pub(super) use elementwise::{
     add, convert, dropout, leaky_relu, leaky_relu_backward, masked, positive, relu, relu_backward,
     scale,

@@ -4,7 +4,6 @@ use crate::failure::Advice;
 use crate::plan::counted;
 use squall_data::{DataError, Time};
 use squall_jobs::InferReport;
-use squall_jobs::infer::SkippedTime;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -77,7 +76,7 @@ pub fn say(left_out: usize, times: usize, input: &str) -> Result<(), DataError> 
 pub fn check_network(report: &InferReport) -> anyhow::Result<()> {
     let skipped = &report.skipped;
     match skipped.first() {
-        Some(first) if report.masks == 0 && skipped.iter().all(SkippedTime::is_of_network) => {
+        Some(first) if report.masks == 0 && skipped.iter().all(|time| time.of_network) => {
             let times = counted(skipped.len(), "time");
             Err(Advice::input(
                 format!("nothing is left of {times}: {}", first.reason),
@@ -93,7 +92,7 @@ mod tests {
     use super::*;
     use crate::failure::{INPUT, classify};
     use squall_data::Calendar;
-    use squall_jobs::infer::{Gives, Spent};
+    use squall_jobs::infer::{Gives, SkippedTime, Spent};
     use squall_jobs::{JobError, Outcome};
 
     #[test]
@@ -125,16 +124,17 @@ mod tests {
     /// it had for a while, `squall supervise` tried it again.
     #[test]
     fn a_network_that_gives_nan_everywhere_ends_alike_with_and_without_skip_bad() {
-        let report = |masks: usize, reasons: &[&str]| InferReport {
+        let report = |masks: usize, reasons: &[(&str, bool)]| InferReport {
             outcome: Outcome::Finished,
             gives: Gives::Masks,
             masks,
             new_masks: masks,
             files: Vec::new(),
             skipped: (reasons.iter())
-                .map(|reason| SkippedTime {
+                .map(|(reason, of_network)| SkippedTime {
                     time: "2000-01-01T00:00:00".into(),
                     reason: reason.to_string(),
+                    of_network: *of_network,
                 })
                 .collect(),
             skipped_files: 0,
@@ -153,7 +153,7 @@ mod tests {
             points: 3,
         };
         let reason = at_once.to_string();
-        let (nan, cut) = (reason.as_str(), "cannot read `h2.nc`: cut");
+        let (nan, cut) = ((reason.as_str(), true), ("cannot read `h2.nc`: cut", false));
         let error = check_network(&report(0, &[nan, nan])).unwrap_err();
         assert_eq!(classify(&error).0, INPUT);
         assert_eq!(classify(&at_once.into()).0, INPUT);

@@ -301,6 +301,7 @@ fn bad_times_are_named_and_fatal_or_left_out() {
     let report = run(&archive, &model, &out, &patient).unwrap();
     assert_eq!((report.masks, report.skipped.len()), (23, 3));
     assert_eq!(report.skipped[0].time, "2000-01-03T12:00:00");
+    assert!(report.skipped.iter().all(|time| !time.of_network));
     assert!(
         report.skipped[0].reason.contains("`PSL` is missing"),
         "{:?}",

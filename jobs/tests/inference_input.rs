@@ -12,8 +12,8 @@ use squall_data::store::{Encoding, Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, Class, DataError, Store};
 use squall_jobs::comm::Solo;
 use squall_jobs::infer::{
-    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, SkippedTime,
-    Strips, infer, is_unfinished,
+    BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, Strips, infer,
+    is_unfinished,
 };
 use squall_jobs::recipe::Task;
 use squall_jobs::{Contract, InferEvent, JobError, Recipe, train};
@@ -324,7 +324,7 @@ fn a_network_that_gives_no_numbers_gives_no_masks() {
         assert_eq!((report.masks, report.skipped.len()), (0, 20));
         let last = &report.skipped[19];
         assert!(last.reason.contains("h2.b.nc"), "{}", last.reason);
-        assert!(report.skipped.iter().all(SkippedTime::is_of_network));
+        assert!(report.skipped.iter().all(|time| time.of_network));
         assert!(is_empty(&out));
     }
     let snapshot = archive.read(0, &CHANNELS).unwrap();

@@ -117,8 +117,12 @@ impl Computer<'_, '_, '_> {
         if options.bad_input == BadInput::Fail {
             return Err(error);
         }
-        let reason = error.to_string();
-        self.skip(file, SkippedTime { time, reason });
+        let skipped = SkippedTime {
+            time,
+            reason: error.to_string(),
+            of_network: true,
+        };
+        self.skip(file, skipped);
         Ok(false)
     }
 

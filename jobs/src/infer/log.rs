@@ -30,14 +30,9 @@ pub struct SkippedTime {
     pub time: String,
     /// Why.
     pub reason: String,
-}
-
-impl SkippedTime {
-    /// Whether the network failed rather than the input: recognised by the text of [`JobError::NotFinite`].
-    #[must_use]
-    pub fn is_of_network(&self) -> bool {
-        self.reason.starts_with("the output of the model ")
-    }
+    /// Whether the network failed ([`JobError::NotFinite`]) rather than the input.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub of_network: bool,
 }
 
 /// A finished mask file.
@@ -257,10 +252,23 @@ mod tests {
             skipped: vec![SkippedTime {
                 time: "a".into(),
                 reason: "b".into(),
+                of_network: day.is_multiple_of(2),
             }],
             seen: None,
             read_from: None,
         }
+    }
+
+    /// Logs of earlier versions say nothing of the network.
+    #[test]
+    fn a_time_is_skipped_for_the_input_unless_the_log_says_otherwise() {
+        let read = |line: &str| serde_json::from_str::<SkippedTime>(line).unwrap();
+        let line = r#"{"time":"a","reason":"b"}"#;
+        assert!(!read(line).of_network);
+        assert_eq!(serde_json::to_string(&read(line)).unwrap(), line);
+        let line = r#"{"time":"a","reason":"b","of_network":true}"#;
+        assert!(read(line).of_network);
+        assert_eq!(serde_json::to_string(&read(line)).unwrap(), line);
     }
 
     #[test]

@@ -178,6 +178,7 @@ impl Job<'_, '_> {
                 Ok(Err(SkippedTime {
                     time: input.times()[index].to_string(),
                     reason: error.to_string(),
+                    of_network: false,
                 }))
             }
             Err(error) => Err(error),

@@ -6,8 +6,12 @@ use crate::error::Result;
 use crate::recipe::Task;
 use squall_data::store::Split;
 
-/// The number of the newest rules, which checkpoints keep. Those before kept none, and are 0.
-pub(super) const NEWEST: u32 = 1;
+/// The number of the newest rules, which checkpoints keep; it rises with every change of a rule, together with a check
+/// of whom the change concerns in [`Run::other_rules`].
+///
+/// 0: versions that kept none. 1: class weights of teaching masks alone, running statistics once a step, the rest of an
+/// epoch begins the next. 2: LARC scales weight decay that is a part of the step.
+pub(super) const NEWEST: u32 = 2;
 
 /// How a run that the new rules would change can still be used.
 const WAY_OUT: &str =
@@ -23,6 +27,16 @@ impl Run<'_> {
         if facts.rules >= NEWEST || facts.progress.step >= self.total_steps {
             return Ok(None);
         }
+        let before_1 = match facts.rules {
+            0 => self.differs_from_0()?,
+            _ => None,
+        };
+        let reason = before_1.or_else(|| self.decay_beside_larc());
+        Ok(reason.map(|reason| format!("{reason}: {WAY_OUT}")))
+    }
+
+    /// What the rules before 1 did otherwise, if anything.
+    fn differs_from_0(&self) -> Result<Option<String>> {
         let weights = self.weights_of_all_masks()?.map(|before| {
             format!(
                 "class weights came from all masks of the store ({before:?}), also from those that `detection.labelled_share` leaves out; now \
@@ -30,9 +44,16 @@ impl Run<'_> {
                 self.class_weights
             )
         });
-        let reason =
-            (weights.or_else(|| self.statistics_by_batch())).or_else(|| self.rest_left_out());
-        Ok(reason.map(|reason| format!("{reason}: {WAY_OUT}")))
+        Ok((weights.or_else(|| self.statistics_by_batch())).or_else(|| self.rest_left_out()))
+    }
+
+    /// What the rules before 2 did with weight decay under LARC, if there are both.
+    fn decay_beside_larc(&self) -> Option<String> {
+        let optimiser = &self.recipe.optimiser;
+        let is_scaled = optimiser.larc.is_some() && !optimiser.rule.shrinks();
+        (is_scaled && optimiser.weight_decay > 0.0).then(|| {
+            "LARC left weight decay as it was, beside the step that it scales; now it would scale both".to_string()
+        })
     }
 
     /// What earlier versions did with running statistics, if steps have several batches and batches are normalised.

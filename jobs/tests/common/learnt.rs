@@ -29,11 +29,20 @@ pub fn distance(a: &[f32], b: &[f32]) -> f64 {
 
 /// Makes the checkpoint in a run's folder one of a version that did not say by which rules it trains.
 pub fn as_of_an_earlier_version(folder: &Path) {
+    as_by_rules(None, folder);
+}
+
+/// Makes the checkpoint in a run's folder one of a version with these rules of training.
+pub fn as_by_rules(rules: Option<u32>, folder: &Path) {
     let path = folder.join("checkpoint.safetensors");
     let mut file = ModelFile::read(&path).unwrap();
     let facts = file.facts.get_mut("checkpoint").unwrap();
     let mut all: serde_json::Value = serde_json::from_str(facts).unwrap();
-    assert!(all.as_object_mut().unwrap().remove("rules").is_some());
+    let kept = all.as_object_mut().unwrap();
+    assert!(kept.remove("rules").is_some());
+    if let Some(rules) = rules {
+        kept.insert("rules".into(), rules.into());
+    }
     *facts = all.to_string();
     file.write(&path).unwrap();
 }

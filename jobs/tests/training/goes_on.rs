@@ -1,7 +1,7 @@
 //! Runs that are killed or stopped end with the bytes of those that are not.
 
 use super::common::alone::{run, run_for, run_telling};
-use super::common::learnt::{as_of_an_earlier_version, losses};
+use super::common::learnt::{as_by_rules, as_of_an_earlier_version, losses};
 use super::common::{recipe, store};
 use super::{assert_same, result};
 use squall_jobs::{Outcome, Recipe, TrainEvent};
@@ -193,5 +193,36 @@ fn a_run_of_an_earlier_version_goes_on_where_its_epochs_are_whole_steps() {
         as_of_an_earlier_version(&at("whole"));
         let report = run(&recipe, &store, &at("whole")).unwrap();
         assert_eq!((report.outcome, report.steps), (Outcome::Finished, 12));
+    }
+}
+
+const LARC: &str = "optimiser.larc={}";
+const DECAY: &str = "optimiser.weight_decay=0.1";
+
+/// Earlier versions added weight decay beside what LARC scales; AdamW's decay is still there.
+#[test]
+fn a_run_of_an_earlier_version_goes_on_where_larc_scales_no_decay() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let cases: [(&str, &[&str], bool); 5] = [
+        ("adam", &[LARC, DECAY], true),
+        ("sgd", &[LARC, DECAY], true),
+        ("adamw", &[LARC, DECAY], false),
+        ("adam", &[LARC], false),
+        ("adam", &[DECAY], false),
+    ];
+    for (rule, changes, refused) in cases {
+        let rule = format!("optimiser.rule={rule}");
+        let recipe = recipe(&[&[rule.as_str()][..], changes].concat());
+        let part = folder.path().join(format!("{rule}, {changes:?}"));
+        run_for(5, &recipe, &store, &part);
+        as_by_rules(Some(1), &part);
+        let answer = run(&recipe, &store, &part);
+        if refused {
+            let text = answer.unwrap_err().to_string();
+            assert!(text.contains("LARC left weight decay"), "{text}");
+        } else {
+            answer.unwrap();
+        }
     }
 }

@@ -57,7 +57,7 @@ impl Rule {
     }
 
     /// Whether weight decay shrinks parameters beside the step; with other rules it is a part of it.
-    pub(crate) fn shrinks(self) -> bool {
+    pub fn shrinks(self) -> bool {
         match self {
             Self::AdamW => true,
             Self::Sgd | Self::Adam | Self::Lamb => false,

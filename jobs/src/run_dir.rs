@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// RUN/checkpoint.safetensors   everything that training continues from
 /// RUN/checkpoint.previous.safetensors   the one before, for the case that a disk damages the newest
 /// RUN/recipe.toml              the resolved recipe
-/// RUN/run.json                 code version, backend, data: what the numbers depend on besides the recipe
+/// RUN/run.json                 code version, all builds that trained, data: what the numbers depend on besides the recipe
 /// RUN/metrics.jsonl            losses and scores; the same bytes whether or not the run was interrupted
 /// RUN/timing.jsonl             seconds
 /// RUN/events.out.tfevents.*    for TensorBoard

@@ -6,7 +6,7 @@ use candle_core::DType;
 use common::fields::{history, masks, prepared};
 use common::{CHANNELS, COLUMNS, ROWS};
 use squall_data::archive::{Archive, BadFiles};
-use squall_data::mask_file::MaskArchive;
+use squall_data::mask_file::{About, MaskArchive};
 use squall_data::{Class, Variable};
 use squall_jobs::infer::{
     BadInput, FilePer, InferOptions, InferReport, Model, Strips, infer, is_unfinished,
@@ -582,5 +582,46 @@ fn a_field_in_another_unit_than_it_says_or_mostly_missing_is_refused_by_name() {
         let error = run(&archive, &model, &out, &InferOptions::default()).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("b.nc") && error.contains(word), "{error}");
+    }
+}
+
+/// Masks of two builds in one folder can be told apart, and the folder says which builds made them.
+#[test]
+fn builds_that_made_masks_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let (model, input) = prepared(folder.path());
+    let archive = Archive::open(&input).unwrap();
+    let out = folder.path().join("out");
+    let options = InferOptions::default();
+    let read = |name: &str| -> serde_json::Value {
+        serde_json::from_slice(&std::fs::read(out.join(name)).unwrap()).unwrap()
+    };
+    run(&archive, &model, &out, &options).unwrap();
+    let this = squall_jobs::code::version();
+    assert_eq!(read("manifest.json")["builds"], serde_json::json!([this]));
+    assert_eq!(read("manifest.json")["code_version"], this);
+    let about = About::read(&out.join("masks.2000-01-02.nc")).unwrap();
+    assert_eq!(about.attributes["squall_version"], this);
+    let mut settings = read("settings.json");
+    for (known, builds) in [
+        (Some("another"), ["another", this.as_str()]),
+        (None, ["unknown", this.as_str()]),
+    ] {
+        // As another build, or a version that recorded none, left it.
+        let kept = settings.as_object_mut().unwrap();
+        kept.remove("builds");
+        if let Some(known) = known {
+            kept.insert("builds".into(), serde_json::json!([known]));
+        }
+        std::fs::write(out.join("settings.json"), settings.to_string()).unwrap();
+        // There is nothing to make: this build adds nothing.
+        run(&archive, &model, &out, &options).unwrap();
+        assert_eq!(
+            read("manifest.json")["builds"],
+            serde_json::json!([builds[0]])
+        );
+        std::fs::remove_file(out.join("masks.2000-01-02.nc")).unwrap();
+        run(&archive, &model, &out, &options).unwrap();
+        assert_eq!(read("manifest.json")["builds"], serde_json::json!(builds));
     }
 }

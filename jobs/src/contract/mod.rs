@@ -120,7 +120,7 @@ pub struct Contract {
     pub network: NetworkConfig,
     /// The resolved recipe, TOML.
     pub recipe: String,
-    /// Version of the program that trained it.
+    /// Version of the program that saved it ([`crate::code::version`]).
     pub code_version: String,
     /// SHA-256 of the training data.
     pub data_hash: String,
@@ -173,7 +173,7 @@ impl Contract {
                 ..recipe.clone()
             }
             .to_toml(),
-            code_version: env!("CARGO_PKG_VERSION").to_string(),
+            code_version: crate::code::version(),
             data_hash: data_hash.to_string(),
             step: 0,
             score: None,

@@ -56,6 +56,7 @@ impl Inference<'_> {
         comm: &mut dyn Communicator,
         all: &[Chunk],
         sliding: Option<&Sliding>,
+        batch: NonZeroUsize,
     ) -> Result<Vec<Chunk>> {
         let finished = self.finished_before(comm, all, sliding)?;
         let left: Vec<Chunk> = (all.iter())
@@ -63,16 +64,17 @@ impl Inference<'_> {
             .cloned()
             .collect();
         let removed = match comm.rank() {
-            0 if !left.is_empty() => self.reopen(),
+            0 if !left.is_empty() => self.reopen(batch),
             _ => Ok(()),
         };
         all_or_none(comm, removed)?;
         Ok(left)
     }
 
-    /// Removes the outputs that describe the complete folder.
-    fn reopen(&self) -> Result<()> {
+    /// Removes the outputs that describe the complete folder, and records the build that adds to it.
+    fn reopen(&self, batch: NonZeroUsize) -> Result<()> {
         settings::remove_manifest(self.out)?;
+        Settings::of(self, batch).record_build(self.out)?;
         match self.ensemble.gives().boxes() {
             true => output::remove_joined(self.out),
             false => Ok(()),

@@ -149,7 +149,7 @@ impl Inference<'_> {
             Gives::Masks | Gives::Both => all,
         };
         let sliding = (self.ensemble.clips()).map(|shape| Sliding::of(&self.input, shape));
-        let left = self.left_to_make(comm, &all, sliding.as_ref())?;
+        let left = self.left_to_make(comm, &all, sliding.as_ref(), batch)?;
         let times = |chunks: &[Chunk]| chunks.iter().map(|c| c.indices.len()).sum::<usize>();
         let total = times(&all);
         let job = Job {

@@ -5,6 +5,7 @@ use super::log::{self, FinishedFile};
 use super::output::remove;
 use super::plan::dtype_name;
 use super::{BadInput, Ensemble, FilePer, Inference, Model};
+use crate::code::{self, Builds};
 use crate::error::{JobError, Result};
 use crate::metrics::{to_json, to_pretty_json};
 use serde::Serialize;
@@ -32,6 +33,15 @@ pub(super) struct Settings {
     attributes: Vec<(String, String)>,
     grid_hash: u64,
     calendar: String,
+}
+
+/// The contents of `settings.json`.
+#[derive(Serialize)]
+struct Kept<'a> {
+    #[serde(flatten)]
+    settings: &'a Settings,
+    /// The builds that made the files of the folder.
+    builds: Builds,
 }
 
 impl Settings {
@@ -62,10 +72,29 @@ impl Settings {
 
     /// The batch size that a folder was started with, if it was started.
     pub fn batch_of(out: &Path) -> Option<NonZeroUsize> {
-        let text = std::fs::read_to_string(out.join(FILE)).ok()?;
-        let old: serde_json::Value = serde_json::from_str(&text).ok()?;
-        let batch = usize::try_from(old.get("batch")?.as_u64()?).ok()?;
+        let batch = usize::try_from(kept_in(out)?.get("batch")?.as_u64()?).ok()?;
         NonZeroUsize::new(batch)
+    }
+
+    /// The builds that made the files of a folder, as far as it records them.
+    fn builds_of(out: &Path) -> Builds {
+        Builds::of_json(&kept_in(out).unwrap_or_default(), BUILDS)
+    }
+
+    /// Records that this build makes files of the folder; warns if another one began it.
+    ///
+    /// # Errors
+    /// [`JobError::Data`].
+    pub fn record_build(&self, out: &Path) -> Result<()> {
+        let builds = Self::builds_of(out).continued_by(&code::version(), out);
+        self.write(out, builds)
+    }
+
+    fn write(&self, out: &Path, builds: Builds) -> Result<()> {
+        let (settings, path) = (self, out.join(FILE));
+        let json = to_json(&Kept { settings, builds }, &path)?;
+        squall_data::atomic::write(path, json.as_bytes())?;
+        Ok(())
     }
 
     /// Writes the settings; fails if the folder's masks were made with other or unknown settings.
@@ -108,12 +137,23 @@ impl Settings {
                 "settings that are not known: {FILE} is gone"
             )));
         }
-        squall_data::atomic::write(path, json.as_bytes())?;
-        Ok(())
+        let builds = match has_some(out)? {
+            true => Self::builds_of(out),
+            false => Builds::default(),
+        };
+        self.write(out, builds)
     }
 }
 
 const FILE: &str = "settings.json";
+/// Its key with the list of builds.
+const BUILDS: &str = "builds";
+
+/// The contents of `settings.json`, if a folder has it.
+fn kept_in(out: &Path) -> Option<serde_json::Value> {
+    let text = std::fs::read_to_string(out.join(FILE)).ok()?;
+    serde_json::from_str(&text).ok()
+}
 
 /// Describes the compute backend and data types.
 pub(super) fn computing(ensemble: &Ensemble<'_>) -> String {
@@ -191,7 +231,7 @@ fn attributes(inference: &Inference<'_>, origin: String) -> Vec<(String, String)
         "history",
         format!("squall {VERSION}: infer {origin} --model {models}"),
     );
-    add("squall_version", VERSION.to_string());
+    add("squall_version", code::version());
     add("squall_input", origin);
     add("squall_model", models);
     add("squall_model_hash", hashes(ensemble).join(", "));
@@ -310,7 +350,8 @@ pub(super) fn write_manifest(inference: &Inference<'_>, files: &[&FinishedFile])
         "models": models,
         "channels": ensemble.variables(),
         "classes": first.contract().classes,
-        "code_version": VERSION,
+        "code_version": code::version(),
+        "builds": Settings::builds_of(out),
         "settings": settings,
         "grid": input.grid().describe(),
         "calendar": input.calendar().cf_name(),

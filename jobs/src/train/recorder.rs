@@ -4,6 +4,7 @@ use super::TrainPlan;
 use super::evaluate::Scores;
 use super::groups::StalenessSummary;
 use super::step::StepResult;
+use crate::code::{self, Builds};
 use crate::error::Result;
 use crate::metrics::{JsonLines, Metric, Timing, read_metrics, to_pretty_json, truncate_after};
 use crate::run_dir::RunDir;
@@ -59,10 +60,16 @@ impl Recorder {
         })
     }
 
-    /// Writes the facts that the numbers depend on besides recipe and data.
+    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build began the run.
     pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
+        let version = code::version();
+        let mut builds = builds_before(run, plan.done_steps);
+        if plan.done_steps < plan.total_steps {
+            builds = builds.continued_by(&version, run.folder());
+        }
         let facts = serde_json::json!({
-            "code_version": crate::code::version(),
+            "code_version": version,
+            "builds": builds,
             "data": store.folder().display().to_string(),
             "data_hash": store.data_hash(),
             "grid": store.grid().describe(),
@@ -150,6 +157,19 @@ impl Recorder {
     pub(super) fn sync(&mut self, step: u64) -> Result<()> {
         self.end_line(step)?;
         self.metrics.sync()
+    }
+}
+
+/// The builds that did this many steps of a run, as far as it records them; earlier versions recorded the last one.
+fn builds_before(run: &RunDir, steps: u64) -> Builds {
+    if steps == 0 {
+        return Builds::default();
+    }
+    let text = std::fs::read(run.facts()).unwrap_or_default();
+    let facts: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    match (facts.get("builds"), facts["code_version"].as_str()) {
+        (None, Some(version)) => Builds::of(version),
+        _ => Builds::of_json(&facts, "builds"),
     }
 }
 

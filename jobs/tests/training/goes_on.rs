@@ -4,7 +4,8 @@ use super::common::alone::{run, run_for, run_telling};
 use super::common::learnt::{as_by_rules, as_of_an_earlier_version, losses};
 use super::common::{recipe, store};
 use super::{assert_same, result};
-use squall_jobs::{Outcome, Recipe, TrainEvent};
+use squall_jobs::{Contract, Outcome, Recipe, TrainEvent};
+use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs that are killed after a step, a validation or a checkpoint: there is a validation after 4, 8, 12 and a
@@ -194,6 +195,40 @@ fn a_run_of_an_earlier_version_goes_on_where_its_epochs_are_whole_steps() {
         let report = run(&recipe, &store, &at("whole")).unwrap();
         assert_eq!((report.outcome, report.steps), (Outcome::Finished, 12));
     }
+}
+
+/// A run may be continued by another build; which ones trained it is known afterwards.
+#[test]
+fn builds_that_trained_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let part = folder.path().join("part");
+    let path = part.join("run.json");
+    let read =
+        || -> serde_json::Value { serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap() };
+    run_for(3, &recipe(&[]), &store, &part);
+    let this = squall_jobs::code::version();
+    assert_eq!(read()["builds"], serde_json::json!([this]));
+    // As of a version that recorded only the program of the last call.
+    let mut facts = read();
+    facts["code_version"] = "another".into();
+    facts.as_object_mut().unwrap().remove("builds");
+    std::fs::write(&path, facts.to_string()).unwrap();
+    for _ in 0..2 {
+        run_for(3, &recipe(&[]), &store, &part);
+        assert_eq!(read()["builds"], serde_json::json!(["another", this]));
+        assert_eq!(read()["code_version"], this);
+    }
+    // A program with nothing left to do trains nothing.
+    run(&recipe(&[]), &store, &part).unwrap();
+    let mut facts = read();
+    facts["builds"] = serde_json::json!(["another"]);
+    std::fs::write(&path, facts.to_string()).unwrap();
+    run(&recipe(&[]), &store, &part).unwrap();
+    assert_eq!(read()["builds"], serde_json::json!(["another"]));
+    let model = ModelFile::read(&part.join("last.safetensors")).unwrap();
+    let contract = Contract::of(&model.facts, &part).unwrap();
+    assert_eq!(contract.code_version, this);
 }
 
 const LARC: &str = "optimiser.larc={}";

@@ -186,12 +186,8 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
     let score = contract.score.map_or("not validated".to_string(), |score| {
         format!("{} {score:.3}", contract.score_name())
     });
-    writeln!(
-        f,
-        "trained   {} by squall {}, {score}",
-        counted(contract.step, "step"),
-        contract.code_version
-    )?;
+    writeln!(f, "trained   {}, {score}", counted(contract.step, "step"))?;
+    writeln!(f, "program   squall {}", contract.code_version)?;
     writeln!(f, "channels  (x - subtract) / divide")?;
     for (channel, scale) in contract
         .channels

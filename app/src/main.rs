@@ -4,6 +4,7 @@
 mod arguments;
 mod box_files;
 mod cli;
+mod code;
 mod command_line;
 mod commands;
 mod device;

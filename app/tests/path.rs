@@ -205,7 +205,10 @@ fn a_reader_that_stops_early_is_no_failure() {
     drop(child.stdout.take());
     assert!(child.wait().expect("ends").success());
     let version = squall().arg("--version").output().expect("starts");
-    assert!(text(&version).contains("squall"));
+    let version = text(&version);
+    for word in ["squall", concat!("sources ", env!("SQUALL_SOURCES"))] {
+        assert!(version.contains(word), "no `{word}` in {version}");
+    }
 }
 
 #[test]

@@ -10,11 +10,12 @@ fn gpu() -> String {
     }
 }
 
-/// Version, code state and the compute backend in use.
+/// Version, code state and the compute backend in use. Files of training and inference name the second hash of sources.
 pub fn text() -> String {
     format!(
-        "{} ({}{})",
-        env!("CARGO_PKG_VERSION"),
+        "{} (training and inference: sources {}; {}{})",
+        crate::code::version(),
+        squall_jobs::code::sources(),
         squall_model::ops::Backend::best_of_cpu().describe(),
         gpu()
     )

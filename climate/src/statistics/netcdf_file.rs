@@ -18,6 +18,8 @@ pub const WIND: &str = "wind_of_cyclones";
 pub const TRANSPORT: &str = "transport_of_rivers";
 /// Attribute of the thresholds that selected events and tracks, as lines `name = value`.
 pub const RULES: &str = "rules_of_events";
+/// Attribute of the program's version, as mask files have it.
+const VERSION: &str = "squall_version";
 
 /// Attributes of a latitude axis.
 pub const LATITUDE: [(&str, &str); 2] = [("standard_name", "latitude"), ("units", "degrees_north")];
@@ -47,6 +49,7 @@ impl Statistics {
     /// - `rules_of_events`: the thresholds that selected events and tracks
     /// - `time_coverage_start`, `time_coverage_end`: the first and last analysed time
     /// - `usual_step_hours`: the usual interval of analysed times
+    /// - `squall_version`: the version of the program
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if the grid differs from that of the statistics, [`crate::ClimateError::Data`]
@@ -100,6 +103,9 @@ impl Statistics {
         file.add_attribute("title", "Statistics of extreme weather events")?;
         let version = env!("CARGO_PKG_VERSION");
         file.add_attribute("history", format!("squall {version}: events"))?;
+        if let Some(version) = self.program() {
+            file.add_attribute(VERSION, version)?;
+        }
         file.add_attribute("calendar_of_the_data", calendar.cf_name())?;
         let looked_for: Vec<&str> = self.classes().iter().map(|class| class.name()).collect();
         file.add_attribute("classes_looked_for", looked_for.join(" "))?;

@@ -3,6 +3,7 @@
 use super::source::Source;
 use super::together::{self, Rounds};
 use super::{Events, EventsSummary, Fields, Objects};
+use crate::code;
 use crate::interrupt;
 use crate::plan::counted;
 use crate::progress::Progress;
@@ -48,6 +49,7 @@ impl<'a> Following<'a> {
                 counted(start, "time")
             );
         }
+        code::work_on(&arguments.out, start > 0);
         Ok(Self {
             arguments,
             objects,
@@ -138,7 +140,8 @@ impl<'a> Following<'a> {
         let transport = ranked_by.map(|by| format!("{}: {}", by.name(), by.describe()));
         let statistics = (finished.statistics.of_wind(wind))
             .of_transport(transport)
-            .of_rules(rules);
+            .of_rules(rules)
+            .made_by(code::version());
         statistics.write_netcdf(
             arguments.out.join("statistics.nc"),
             objects.grid(),
@@ -153,6 +156,7 @@ impl<'a> Following<'a> {
         let mut files = export(&arguments.out, formats, &setting)?;
         files.extend(object_ids(arguments, objects, unread_times)?);
         self.folder.close()?;
+        code::finish(&arguments.out);
         Ok(EventsSummary {
             counts: finished.counts,
             resumed_after: self.start,

@@ -11,7 +11,7 @@ use crate::plan::{Plan, counted};
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
-use crate::{input, interrupt};
+use crate::{code, input, interrupt};
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::{LabelFolder, Labeller, Pass, REQUIRED_CHANNELS, SeriesSummary};
@@ -50,8 +50,9 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
             (command.skip_bad || stream.left_out().is_empty())
                 && masks.are_of(&fingerprint, stream.done(), stream.left_out())
         })?;
-    masks.claim(&fingerprint)?;
     let start = stream.done();
+    code::work_on(&command.out, start > 0);
+    masks.claim(&fingerprint)?;
     if start > 0 {
         tracing::info!(
             "{} labelled before: going on from there",
@@ -95,6 +96,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let boxes_left_out = write_boxes(command, &archive, &mut folder)?;
     folder.finish()?;
     release(&command.out);
+    code::finish(&command.out);
     if found.untracked {
         tracing::warn!(
             "the series is shorter than the two days a cyclone must last: candidates stand untracked"

@@ -18,7 +18,7 @@ use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, counted};
 use crate::skipped::{self, Skipped};
 use crate::tags::{self, Tags};
-use crate::{input, output};
+use crate::{code, input, output};
 use clap::Args;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selection, SplitRule, StoreMeta, StoreWriter};
@@ -274,6 +274,10 @@ impl Stage {
         if self.boxes.is_none() {
             origin::keep_boxes(out, boxes.as_deref())?;
         }
+        let [wanted, there] = counts;
+        if there < wanted {
+            code::work_on(out, there > 0);
+        }
         origin.remember(out)?;
         reading.write_all(&selection.samples, &splits, &mut writer, &mut unread)?;
         reading
@@ -287,6 +291,7 @@ impl Stage {
         skipped::say(skipped_times, chosen, &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
         let store = writer.finish_with_boxes(boxes.as_deref())?;
+        code::finish(out);
         Ok(StageSummary {
             skipped_files: archive.skipped_files()
                 + masks.as_ref().map_or(0, |masks| masks.skipped().len()),

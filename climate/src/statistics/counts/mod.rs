@@ -95,6 +95,9 @@ pub struct Statistics {
     /// The thresholds that selected events and tracks, by name.
     #[serde(default)]
     rules: Vec<(String, String)>,
+    /// The version of the program that made them.
+    #[serde(default)]
+    program: Option<String>,
 }
 
 fn all_classes() -> Vec<Class> {
@@ -116,6 +119,7 @@ impl Statistics {
             wind: None,
             transport: None,
             rules: Vec::new(),
+            program: None,
         }
     }
 
@@ -160,6 +164,18 @@ impl Statistics {
     /// Names and values of the thresholds that selected events and tracks, if recorded.
     pub fn rules(&self) -> &[(String, String)] {
         &self.rules
+    }
+
+    /// Records the version of the program that makes them.
+    #[must_use]
+    pub fn made_by(mut self, version: String) -> Self {
+        self.program = Some(version);
+        self
+    }
+
+    /// The version of the program that made them, if recorded.
+    pub fn program(&self) -> Option<&str> {
+        self.program.as_deref()
     }
 
     /// The classes that were searched for.

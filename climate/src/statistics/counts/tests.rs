@@ -333,3 +333,16 @@ fn months_are_a_time_coordinate() {
     let ends: Vec<f64> = bounds.get_values(..).unwrap();
     assert_eq!(ends, [0.0, 31.0, 62.0, 91.0]);
 }
+
+#[test]
+fn statistics_name_the_program_that_made_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("statistics.nc");
+    let grid = LatLonGrid::global(8, 12).unwrap();
+    let mut run = statistics().made_by("a build".into());
+    run.add_time(at(8, 2, 0), None, 6.0, []).unwrap();
+    run.write_netcdf(&path, &grid, Calendar::NoLeap).unwrap();
+    let file = netcdf::open(&path).unwrap();
+    let said = file.attribute("squall_version").unwrap().value().unwrap();
+    assert_eq!(said, netcdf::AttributeValue::Str("a build".into()));
+}

@@ -6,6 +6,7 @@ mod tests;
 use super::climate::{CLIMATE, OWN, WHOSE};
 use super::differences::{changed_numbers, listed};
 use super::warm_core::WARM_CORE;
+use crate::code;
 use crate::failure::Advice;
 use crate::input::{ORIGIN, name_of};
 use crate::made_by::{self, BESIDE_BOXES, CLASSES};
@@ -97,6 +98,7 @@ impl<'a> Masks<'a> {
                     HISTORY.to_string(),
                     format!("squall {version}: {}{}", CALL, method.name()),
                 ),
+                (code::VERSION.to_string(), code::version()),
                 (THRESHOLDS.to_string(), thresholds.clone()),
             ],
             ..MaskFileOptions::default()

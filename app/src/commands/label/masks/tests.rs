@@ -176,6 +176,7 @@ fn masks_that_do_not_say_what_was_applied_are_made_again() {
     let first = labels_in(&out).unwrap().pop_first().unwrap();
     let attributes = || About::read(&first).unwrap().attributes;
     let applied = attributes()[THRESHOLDS_APPLIED].clone();
+    assert_eq!(attributes()[code::VERSION], code::version());
     // Rows are more than seven degrees apart.
     assert!(applied.contains("at_quarter_degree"), "{applied}");
     let archive = MaskArchive::open_file(&first).unwrap();

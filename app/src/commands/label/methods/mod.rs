@@ -19,7 +19,7 @@ use crate::plan::counted;
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
-use crate::{interrupt, output};
+use crate::{code, interrupt, output};
 use labelling::Labelling;
 use reader::Reader;
 use squall_climate::detect::{
@@ -61,6 +61,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     rules.announce(&archive);
     let (folder, first, mut second, agreement) =
         open_state(command, &rules, &against, &masks, &fingerprint)?;
+    code::work_on(&command.out, first.seen() + second.done() > 0);
     masks
         .iter()
         .try_for_each(|masks| masks.claim(&fingerprint))?;
@@ -99,6 +100,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     skipped::say(skipped_times, archive.times().len(), &command.input)?;
     conclude(&command.out, masks, &agreement, folder)?;
     folders.iter().for_each(|(_, folder)| release(folder));
+    code::finish(&command.out);
     let left_out = (archive.skipped_files(), skipped_times);
     let summary = MethodsSummary::new(folders, &found, &agreement, left_out);
     if command.json {

@@ -45,8 +45,8 @@ def page(found, steps):
     lines = [
         "# Boxes of an unseen run",
         "",
-        f"Thin detectors, {steps} steps on a synthetic run of 192x288 cells, 600 times, and scored on another run of 160: means over seeds with their 95 % intervals.",
-        f"`validation/boxes.sh OUT {steps} {seeds} && python3 validation/box_scores.py OUT docs`; `squall score` says of each seed how sure its own figures are.",
+        f"Thin detectors, trained for {steps} steps on 600 times of a synthetic run of 192x288 cells, and scored on 160 times of another run: means over seeds with 95 % intervals.",
+        f"`validation/boxes.sh OUT {steps} {seeds} && python3 validation/box_scores.py OUT docs`; `squall score` gives intervals for each seed.",
         "",
         "Average precision; COCO's is the mean over overlaps of 0.5 to 0.95:",
         "",
@@ -63,7 +63,7 @@ def page(found, steps):
             lines.append("| " + " | ".join([recipe, what] + cells + [str(len(paths))]) + " |")
     lines += [
         "",
-        "Those of the boxes that `squall score` counts as events (`--min-confidence`): POD / FAR by time, and by track:",
+        "POD / FAR by time and by track, of boxes that `squall score` counts as events (`--min-confidence`):",
         "",
         f"| recipe | counted | {' | '.join(names)} |",
         "|---|---|" + "---|" * len(names),

@@ -109,11 +109,11 @@ def plot(runs):
 
 INTRODUCTION = """# Boxes from a tenth of the labels
 
-The `detect` recipe on synthetic runs of which a tenth of the samples has boxes that are used, another tenth for every seed, four labelled
-samples a step in all ways. Self-training: the supervised network finds boxes in the other fields, and a second one learns from both
-(arXiv:2005.04757). Reconstruction: the other fields teach by how well they are made again, weighted by λ (arXiv:1612.02095). Scores are of
-the best model of each training on an unseen run: means and 95 % intervals of the mean over as many seeds as the last column says;
-differences seed by seed.
+The `detect` recipe on synthetic runs, using the boxes of a tenth of the samples, a different tenth for every seed, and four labelled samples
+per step in every way. Self-training: the supervised network finds boxes in the other fields, and a second one is trained on both
+(arXiv:2005.04757). Reconstruction: the other fields contribute by their reconstruction, weighted by λ (arXiv:1612.02095). Scores are of the
+best model of each training on an unseen run: means and their 95 % intervals over the number of seeds in the last column; differences are
+seed by seed.
 """
 
 

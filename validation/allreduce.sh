@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Sums over ranks on shaped links and inside a node, beside the MPI library's own, by default and with each algorithm forced.
+# Sums over ranks on shaped links and inside a node, compared with the MPI library's own, by default and with each of its
+# algorithms forced.
 # usage: validation/allreduce.sh OUT [REPEAT [ALGORITHMS]]
 #   OUT          a folder for allreduce.md and logs
-#   REPEAT       sums of each method that count; 3 if not given
-#   ALGORITHMS   which of Open MPI's are forced, by number: "123456" if not given; the first three take most of the time
+#   REPEAT       timed sums of each method (default 3)
+#   ALGORITHMS   numbers of the Open MPI algorithms to force (default "123456"); the first three take most of the time
 # Needs root for network namespaces (validation/netlab.sh), and Open MPI. Exits with 1 if a sum failed.
 set -euo pipefail
 mkdir -p "$1"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The whole path, and convolutions against plain loops, on 64-bit ARM where there is none: the program is cross-compiled
-# against a Debian of that processor and run by QEMU.
+# Runs the whole workflow, and convolutions against plain loops, for 64-bit ARM on another processor: the program is
+# cross-compiled against Debian for ARM and run by QEMU.
 # usage: validation/arm64.sh OUT
-#   OUT  a folder for that Debian (1.5 GB) and a run; CARGO_TARGET_DIR as usual; what is there already is used again
+#   OUT  a folder for that Debian (1.5 GB) and a run; CARGO_TARGET_DIR as usual; existing results are reused
 # Needs root, Debian or Ubuntu with apt-get, rustup, and eleven minutes on two cores.
 set -euo pipefail
 triple=aarch64-unknown-linux-gnu gnu=aarch64-linux-gnu qemu=qemu-aarch64
@@ -17,7 +17,7 @@ done
   apt-get install -y -q debootstrap qemu-user-static "gcc-$gnu" "g++-$gnu"
 rustup target add "$triple"
 
-# The program starts itself anew, so the kernel must know whom to ask.
+# The program restarts itself, so the kernel must know the emulator.
 [ -e /proc/sys/fs/binfmt_misc/register ] || mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 [ -e "/proc/sys/fs/binfmt_misc/$qemu" ] || cat "/usr/lib/binfmt.d/$qemu.conf" >/proc/sys/fs/binfmt_misc/register
 
@@ -26,9 +26,9 @@ if [ ! -e "$out/unpacked" ]; then
   mkdir -p "$out"
   debootstrap --foreign --arch=arm64 --variant=minbase \
     --include=libdnnl-dev,libnetcdf-dev,libopenmpi-dev,openmpi-bin trixie "$root"
-  # Its packages need not be set up, only be there.
+  # Its packages need not be configured, only unpacked.
   for package in "$root"/var/cache/apt/archives/*.deb; do dpkg-deb -x "$package" "$root"; done
-  # What they say of themselves begins with `/usr`, and crates ask this machine for HDF5.
+  # Their paths begin with `/usr`, and crates ask this machine for HDF5.
   sed -i "s#\"/usr#\"$root/usr#; s#-L/usr#-L$root/usr#g; s#-I/usr#-I$root/usr#g" "$root/usr/bin/nc-config"
   ln -sf libhdf5_serial.so "$libraries/libhdf5.so"
   touch "$out/unpacked"

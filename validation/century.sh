@@ -1,24 +1,23 @@
 #!/usr/bin/env bash
-# A century of 3-hourly fields through labels, events and statistics, and forty years of river masks through `squall events`, with
-# the memory and the time of every decade. Memory must be flat: the peak of the last decade within 2 % of that of the first. Weather
-# differs from decade to decade, and memory with it (lows that are under way are held): WEATHER=same gives all decades that of the first,
-# so that only what is kept can tell them apart.
-# The rivers must be followed in less than 2 GB.
-# The fields are computed as they are read: on disk are tables and, of the rivers, forty files of masks.
+# Runs a century of 3-hourly fields through labels, events and statistics, and forty years of river masks through `squall
+# events`, and measures memory and time of every decade. Memory must be flat: the peak of the last decade within 2 % of
+# that of the first. Weather differs between decades, and so does memory, for the lows in progress; WEATHER=same gives all
+# decades the weather of the first, to isolate accumulation. The rivers must be tracked in less than 2 GB.
+# Fields are computed as they are read: on disk are only tables and, for the rivers, forty files of masks.
 # usage: validation/century.sh OUT [YEARS] [GRID] [HOURS] [RIVERS]
 #   OUT     a folder
-#   YEARS   of fields (100)
-#   GRID    latitudes x longitudes of the fields (48x72)
-#   HOURS   between two fields (3)
-#   RIVERS  latitudes x longitudes of the river masks (361x576, every 6 hours)
-# SQUALL and CENTURY name programs that are built already: squall, and the example century of squall-climate.
+#   YEARS   of fields (default 100)
+#   GRID    latitudes x longitudes of the fields (default 48x72)
+#   HOURS   between two fields (default 3)
+#   RIVERS  latitudes x longitudes of the river masks (default 361x576, every 6 hours)
+# SQUALL and CENTURY are paths of programs that are already built: squall, and the example century of squall-climate.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
 years=${2:-100} grid=${3:-48x72} hours=${4:-3} rivers=${5:-361x576}
 cd "$(dirname "$0")/.."
-# With a heap for every thread glibc's memory grows by chance, a megabyte and a half now and then, on which 2 % would be nothing. And
-# unless its thresholds are given it moves them with what is asked for, and keeps ever more of what was given back.
+# With a heap per thread glibc's memory occasionally grows by a megabyte and a half, by chance, more than 2 %. And unless
+# its thresholds are set, glibc adapts them to the requests, and keeps more and more freed memory.
 export MALLOC_ARENA_MAX=1 MALLOC_MMAP_THRESHOLD_=65536 MALLOC_TRIM_THRESHOLD_=65536
 [ -n "${CENTURY:-}" ] || cargo build --release -p squall-climate --example century
 century=$(realpath "${CENTURY:-${CARGO_TARGET_DIR:-target}/release/examples/century}")
@@ -27,11 +26,11 @@ cd "$out"
 
 echo "fields of $grid, every $hours h, $years years: labels, events, statistics"
 rm -rf events
-# Ends with an error where memory grew.
+# Fails if memory grew.
 "$century" fields "${grid%x*}" "${grid#*x}" "$years" "$hours" events ${WEATHER:-} | tee fields.csv
 
 echo "rivers of $rivers, every 6 h, 40 years: events, statistics"
-# The file names their grid: those of another one would be measured as those of this one.
+# The file names their grid, so that masks of another grid are not measured instead.
 if [ "$(cat rivers.done 2>/dev/null)" != "$rivers" ]; then
   rm -rf rivers.done rivers
   "$century" rivers "${rivers%x*}" "${rivers#*x}" 40 6 rivers
@@ -39,12 +38,12 @@ if [ "$(cat rivers.done 2>/dev/null)" != "$rivers" ]; then
 fi
 rm -rf rivers-events
 now() { date +%s.%N; }
-# Resident and largest resident memory of a process, kB.
+# Resident and peak resident memory of a process, kB.
 memory() { awk '/^VmRSS:/ { now = $2 } /^VmHWM:/ { most = $2 } END { if (most) print now "," most }' "/proc/$1/status" 2>/dev/null; }
 started=$(now)
 echo "unix_s,steps_done,resident_kb,peak_kb" > samples.csv
 echo "$started,0,0,0" >> samples.csv
-# It says every ten seconds how far it is, and saves its state often, so that the time of that is in these figures.
+# It logs its progress every ten seconds and saves its state often, so these figures include the time of saving.
 "$squall" events rivers --out rivers-events --save-every 0.5 --json > rivers.json 2> rivers.log &
 process=$!
 while kill -0 $process 2>/dev/null; do
@@ -55,7 +54,7 @@ while kill -0 $process 2>/dev/null; do
   sleep 0.2
 done
 wait $process || { cat rivers.log; exit 1; }
-# Of each tenth of the run the first sample.
+# The first sample of each tenth of the run.
 steps=$((40 * 365 * 4))
 awk -F, -v steps=$steps '
   NR == 1 { print "tenth,steps_done,ms_per_step,resident_kb,peak_kb"; next }

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# Masks, identities and statistics under the checkers of the CF conventions (cfchecker of NCAS, compliance-checker of IOOS): no error.
+# Runs masks, identities and statistics through the checkers of the CF conventions (cfchecker of NCAS, compliance-checker
+# of IOOS): no error.
 # usage: validation/cf_check.sh VENV [FILE...]
-#   VENV  a folder for a Python environment with the checkers; made if it is not there
-#   FILE  netCDF files; if none is given, one that an example of the library writes, and those of squall label, infer and events of a
-#         small synthetic run
-# cfchecker needs UDUNITS-2 of the system (Debian: libudunits2-0).
+#   VENV  a folder for a Python environment with the checkers; created if missing
+#   FILE  netCDF files (default: one written by an example of the library, and those of squall label, infer and events of
+#         a small synthetic run)
+# cfchecker needs the system's UDUNITS-2 (Debian: libudunits2-0).
 set -euo pipefail
 venv=$(realpath -m "$1"); shift
 mkdir -p "$venv"
@@ -12,7 +13,7 @@ if [ ! -x "$venv/bin/compliance-checker" ] || [ ! -x "$venv/bin/cfchecks" ]; the
   python3 -m venv "$venv"
   "$venv/bin/pip" install -q cfchecker compliance-checker
 fi
-# Standard names as compliance-checker carries them, so that nothing is fetched; our files use no area types or regions.
+# Standard names from compliance-checker, so that nothing is downloaded; our files use no area types or regions.
 names=$(find "$venv" -name cf-standard-name-table.xml | head -1)
 for table in area_type_table standardized_region_list; do
   printf '<?xml version="1.0"?><%s><version_number>0</version_number><date>none</date><last_modified>none</last_modified></%s>' \

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# What happens to a training on four ranks when something breaks: a table of events, when they were seen, what came of them.
+# Breaks a training on four ranks in many ways: a table of faults, the time to notice them, and the outcome.
 # usage: validation/faults.sh OUT [ROWS [SECONDS]]
 #   OUT       a folder for the runs
-#   ROWS      an extended regular expression: only events that it finds; all if not given
-#   SECONDS   how long a rank waits for another before it ends the job; 6 if not given, more where others take the cores
-# Needs root for the cut link, the killed host and the full disk; without it those rows say why they are missing. SQUALL_OTHER names a
-# program built from other sources, for the row of another version; without it that row says so.
+#   ROWS      an extended regular expression that selects events (default all)
+#   SECONDS   how long a rank waits for another before it ends the job (default 6; more on a busy machine)
+# Needs root for the cut link, the killed host and the full disk; without it those rows say why they are missing.
+# SQUALL_OTHER is a program built from other sources, for the row with another version; without it that row says so.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -24,7 +24,7 @@ clean() {
 }
 trap clean EXIT
 
-# Each keeps what is there and whole; a folder alone may hold half of it.
+# Each command keeps complete output; the folder's existence alone may mean half of it.
 make_store() { # NAME SEED
   "$squall" -q simulate --out "run-$1" --grid 32x64 --days 20 --hours 6 --seed "$2"
   "$squall" -q label "run-$1" --out "labels-$1"
@@ -47,17 +47,17 @@ said() { grep -hoE '(error|ERROR)[: ].*' "$1" | sed -E 's/^((error|ERROR)[: ]+)+
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN {printf "%.1f s", b - a}'; }
 starts() { grep -cE 'starting (mpirun|/)' "$1" || true; } # not "starting it again"
-# What an exit code is worth where one is due.
+# Prints FAILED unless the exit code is that of a diagnosed error.
 verdict() { case $1 in 2 | 3 | 4 | 5) ;; *) echo "FAILED: " ;; esac; }
-# The same where a run should go on and say something.
+# Prints FAILED unless a run ended well and logged something.
 went_on() { [ "$1" = 0 ] && [ -n "$2" ] || echo "FAILED: "; }
 ranks_of() { pgrep -f "^$squall -q train .*--out $out/$1( |\$)" || true; }
 stray() { for process in $(ranks_of "$1"); do kill -9 "$process" || true; done; }
-wait_for() { # FILE SECONDS: until it is there and not empty
+wait_for() { # FILE SECONDS: until it exists and is not empty
   local tries=$((10 * $2))
   while [ ! -s "$1" ]; do sleep 0.1; ((tries-- > 0)) || { echo "faults: no $1" >&2; exit 1; }; done
 }
-same_bits() { # RUN: as the one left alone?
+same_bits() { # RUN: whether it equals the undisturbed run
   if cmp -s "$alone/last.safetensors" "$1/last.safetensors" && cmp -s "$alone/metrics.jsonl" "$1/metrics.jsonl"; then
     echo "the same bits as a run left alone"
   else
@@ -65,7 +65,7 @@ same_bits() { # RUN: as the one left alone?
   fi
 }
 
-# NAME COMMAND...: a run that nobody touches, which the following are compared with; made once by a program.
+# NAME COMMAND...: an undisturbed run to compare the following with; made once per program.
 left_alone() {
   local program
   alone=$1; shift
@@ -84,8 +84,8 @@ refused() { # EVENT COMMAND...
   timeout 120 "$@" >refused.log 2>&1 || code=$?
   row "$event" "$(since "$started") from the start" "$(verdict $code)exit $code: $(said refused.log)"
 }
-# FIRST... : SECOND...: what each of two ranks runs, whose number Open MPI and MPICH name differently. (The mpirun of
-# Debian 13 crashes where it is given several programs.)
+# FIRST... : SECOND...: what each of two ranks runs; Open MPI and MPICH name the rank's number differently. (The mpirun of
+# Debian 13 crashes with several programs.)
 either=(mpirun -n 2 bash -c 'first=()
   while [ "$1" != : ]; do first+=("$1"); shift; done; shift
   [ "${OMPI_COMM_WORLD_RANK:-$PMI_RANK}" != 0 ] || set -- "${first[@]}"
@@ -103,7 +103,7 @@ else
 fi
 refused "a batch that ranks do not divide" mpirun -n 3 "${train[@]}" --out refused --data store
 
-# EVENT DO: a supervised run; DO breaks it once, when its first checkpoint is there.
+# EVENT DO: a supervised run; DO breaks it once, when its first checkpoint exists.
 supervised() {
   local event=$1 run=$2 started seen; shift 2
   wanted "$event" || return 0
@@ -127,7 +127,7 @@ supervised "a killed rank (kill -9)" killed kill_one KILL killed
 supervised "a stopped rank (SIGSTOP; limit $stall s)" stopped kill_one STOP stopped
 stray stopped
 
-# NAME SETTINGS...: trainings with other settings, and the one left alone that they are compared with.
+# NAME SETTINGS...: trainings with other settings, and the undisturbed one to compare them with.
 with_settings() {
   local name=alone-$1; shift
   train=("$squall" -q train --recipe small "${settings[@]}" "$@")
@@ -139,7 +139,7 @@ if wanted "$event"; then
   supervised "$event" stopped_norms kill_one STOP stopped_norms
   stray stopped_norms
 fi
-# So that most of the time goes into validations; which is then stopped is chance, and the message says what it was.
+# Most of the time is spent in validations, but chance decides what is stopped; the message says what it was.
 event="a stopped rank while validating"
 if wanted "$event"; then
   with_settings validations --set training.steps=60 --set training.validate_every_steps=1
@@ -148,12 +148,12 @@ if wanted "$event"; then
     supervised "$event" stopped_validating kill_one STOP stopped_validating
     stray stopped_validating
     ! tail -1 "$table" | grep -q 'validation: ' || break
-    # It was stopped elsewhere: once more.
+    # It was stopped elsewhere: try again.
     cp before.md "$table"
     [ "$try" -lt 6 ] || row "$event" "-" "FAILED: not one of six tries stopped a rank in a validation"
   done
 fi
-# Groups wait for their turn at the server, which is rank 0, as long as it takes, if it lives.
+# Groups wait for their turn at the server, which is rank 0, without a limit while it lives.
 event="a stopped parameter server of three groups (SIGSTOP; limit $stall s)"
 if wanted "$event"; then
   with_settings servers --set distributed.groups=3 --set distributed.order=round-robin
@@ -164,7 +164,8 @@ fi
 train=("$squall" -q train --recipe small "${settings[@]}")
 alone=alone
 
-# EVENT SIGNAL CODE RUN COMMAND...: a run whose launcher gets a signal and must exit with a CODE of this pattern, and the same command again.
+# EVENT SIGNAL CODE RUN COMMAND...: a run whose launcher gets a signal and must exit with a CODE of this pattern, and the
+# same command again.
 signalled() {
   local event=$1 signal=$2 due=$3 run=$4 started seen code=0 kept; shift 4
   wanted "$event" || return 0
@@ -178,7 +179,7 @@ signalled() {
   seen=$(since "$started")
   kept=$(grep -cE 'error: interrupted' "$run.log" || true)
   "$@" "${train[@]}" --data "$out/store" --out "$out/$run" >>"$run.log" 2>&1 || { row "$event" "$seen" "FAILED: $(said "$run.log")"; return; }
-  # All ranks end alike: the first says so for all, unless its launcher ended it before.
+  # All ranks end in the same way: the first reports it for all, unless its launcher killed it before.
   [ "$kept" -le 1 ] || { row "$event" "$seen" "FAILED: $kept of 4 ranks say that they were interrupted"; return; }
   row "$event" "$seen" "$([[ $code == $due ]] || echo "FAILED: not $due but ")exit $code, told by $kept of 4 ranks; the same command again ends with $(same_bits "$run")"
 }
@@ -193,7 +194,7 @@ truncate_newest() {
 }
 supervised "killed, and the newest checkpoint cut short" truncated truncate_newest
 
-# One megabyte of shared memory, as some containers have: ranks send each other messages instead.
+# One megabyte of shared memory, as in some containers: ranks send messages instead.
 if ! wanted "1 MB of /dev/shm"; then
   :
 elif [ "$(id -u)" -eq 0 ] && unshare --mount mount -t tmpfs -o size=1m tmpfs /dev/shm 2>/dev/null; then
@@ -241,7 +242,7 @@ if [ -n "$lab" ]; then
   fi
   refused "the same, with distributed.algorithm=hierarchical" "${uneven[@]}" "${train[@]}" --data "$out/store" \
     --out "$out/refused" --set distributed.algorithm=hierarchical
-  # Sums between hosts have another order than inside one.
+  # Sums between hosts have another order than inside one host.
   left_alone alone-lab "${launch[@]}" "${train[@]}" --data "$out/store"
   if wanted "a link cut for 3 s"; then
     pulse() { "$netlab" cut sqlab2; sleep 3; "$netlab" mend sqlab2; }

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Labels, inference and events of a run, the last two on several ranks, a random rank of which is killed again and again, beside ones that are left alone:
-# the same bytes, although each time another number of ranks may go on with it.
+# Runs labels, inference and events, the last two on several ranks, and repeatedly kills a random rank. The results must
+# have the same bytes as undisturbed runs, although each restart may use another number of ranks.
 # usage: validation/kill_jobs.sh OUT [KILLS] [JOBS] [RANKS]
 #   OUT    a folder for the runs
-#   KILLS  how often a rank of each job is killed (20)
-#   JOBS   in quotes ("label infer events"); labels are the work of one rank
-#   RANKS  of every start; a number up to four, another one each time, if not given
+#   KILLS  number of kills per job (default 20)
+#   JOBS   in quotes (default "label infer events"); labels run in one process
+#   RANKS  of every start (default: up to four, another number each time)
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -22,11 +22,11 @@ if [ ! -f run/best.safetensors ]; then
   "$squall" -q train --recipe small --data store --out run --set training.steps=20 --set training.validate_every_steps=20 \
     --set network.width=0.1
 fi
-# A year in small files, so that there is something to kill; the tracker is faster and gets finer masks.
+# A year in small files, so that kills hit work in progress; the tracker is faster and gets finer masks.
 "$squall" -q simulate --out year --grid 32x64 --days 365 --hours 6 --seed 6
 "$squall" -q simulate --out fine --grid 96x144 --days 365 --hours 6 --seed 7
 
-# What JOB does into a folder, as the words of `call`.
+# The command of JOB with output FOLDER, as the words of `call`.
 words() { # JOB FOLDER
   case $1 in
     infer) call=("$squall" -q infer "$out/year" --model "$out/run/best.safetensors" --probabilities --out "$2") ;;
@@ -51,7 +51,7 @@ for job in $jobs; do
     [ "$job" != label ] || ranks=1
     mpirun -n "$ranks" "${call[@]}" 2>>"$job.log" &
     start=$!
-    # Anywhere within the time that it takes alone, and somewhat later.
+    # At a random time within, or shortly after, the undisturbed duration.
     sleep "$(printf '%d.%03d' $((took / 1000)) $((took % 1000)) | awk -v r=$RANDOM '{ print 0.3 + 1.2 * $1 * r / 32768 }')"
     mapfile -t found < <(pgrep -f "^$squall -q $job .*--out $killed" || true)
     if [ ${#found[@]} -gt 0 ] && kill -9 "${found[RANDOM % ${#found[@]}]}" 2>/dev/null; then
@@ -59,7 +59,7 @@ for job in $jobs; do
       echo "kill $kill: one of $ranks ranks, $(ls -A "$killed" 2>/dev/null | wc -l) files are there"
     fi
     if wait "$start"; then
-      # It ended before the kill: a new folder, so that all kills meet work.
+      # It ended before the kill: a new folder, so that every kill hits work in progress.
       diff -r -x .lock "$alone" "$killed"
       finished=$((finished + 1))
       [ "$kill" -ge "$kills" ] || rm -rf "$killed"

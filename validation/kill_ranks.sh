@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# A training on four ranks, killed at random under `squall supervise`, beside one that is left alone: the same bits.
+# Kills random ranks of a training on four ranks under `squall supervise`: it must end with the bits of an undisturbed one.
 # usage: validation/kill_ranks.sh OUT [KILLS]
 #   OUT    a folder for the runs
-#   KILLS  how often a random rank is killed; 20 if not given
+#   KILLS  number of kills (default 20)
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/.."
 . validation/program.sh
 cd "$out"
 
-# Each keeps what is there and whole; a folder alone may hold half of it.
+# Each command keeps complete output; the folder's existence alone may mean half of it.
 "$squall" -q simulate --out run --grid 32x64 --days 20 --hours 6 --seed 5
 "$squall" -q label run --out labels
 "$squall" -q stage run --labels labels --out store

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Peak memory of training steps and of inference beside what `squall summary` and the program's plans say before they run.
+# Compares peak memory of training steps and inference with the predictions of `squall summary` and of the program's plans.
 # usage: validation/memory.sh [SIZE]
-#   SIZE   rows and columns of a field; 192x288 if not given
+#   SIZE   rows and columns of a field (default 192x288)
 # Exits with 1 if a prediction is off by more than 10 %.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,7 @@ for network in deeplabv3plus deepcam tiramisu cgnet; do
     measure infer "$network" "$precision"
   done
 done
-# What makes nothing again.
+# Networks without recomputation.
 for network in small detector-2d detector-2d-half detector-3d detector-15pf detector-dense; do
   for precision in f32 bf16; do
     for verb in step infer; do

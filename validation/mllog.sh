@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The log of `squall train --mllog` under MLPerf's own checker: a small network on synthetic fields, stopped once on its
-# way to a low target. The benchmark's own, a mean IoU of 0.82, is more than this network reaches: the checker gets a copy
-# of the log in which scores, numbers of samples and the division are those of the benchmark, so that it judges all the
-# rest by its strict rules.
+# Checks the log of `squall train --mllog` with MLPerf's checker: a small network on synthetic fields, interrupted once,
+# with a low target. This network cannot reach the benchmark's target, a mean IoU of 0.82: the checker gets a copy of the log in
+# which scores, sample counts and the division are replaced by the benchmark's, so that its strict rules apply to the
+# rest.
 # usage: validation/mllog.sh VENV
-#   VENV  a folder for a Python environment with the checker (PyPI: mlperf-logging), and for the run; made if not there
+#   VENV  a folder for a Python environment with the checker (PyPI: mlperf-logging), and for the run; created if missing
 set -euo pipefail
 venv=$(realpath -m "$1")
 [ -x "$venv/bin/python" ] || python3 -m venv "$venv"
@@ -32,5 +32,5 @@ for key_value in eval_accuracy=0.82 train_samples=121266 eval_samples=15158 'sub
   replaced+=(-e "/\"key\": \"${key_value%%=*}\"/s/\"value\": [^,]+/\"value\": ${key_value#*=}/")
 done
 sed -E "${replaced[@]}" result_0.txt >at_target.txt
-cd "$venv" # where the checker leaves a log of its own
+cd "$venv" # where the checker writes a log
 bin/python -m mlperf_logging.compliance_checker --usage hpc --ruleset 3.0.0 --werror run/at_target.txt

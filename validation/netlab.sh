@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
-# A cluster on one machine: hosts are network namespaces, links are shaped, Open MPI starts ranks through an own agent.
+# A cluster on one machine: hosts are network namespaces, links are shaped, Open MPI starts ranks through our own agent.
 #   netlab.sh up N RATE          N hosts, links of RATE in each direction (100mbit, 1gbit)
-#   netlab.sh rate RATE          the same hosts with other links
+#   netlab.sh rate RATE          the same hosts with another rate
 #   netlab.sh run -n P [-by node|slot] [-each K,K,...] [-mca KEY VALUE]... PROGRAM ARGS
-#                                P ranks, spread evenly or as -each says host by host; -by node deals them out host by host,
-#                                -by slot fills each host
+#                                P ranks, spread evenly or as in -each; -by node deals them out to hosts in turn, -by slot
+#                                fills each host
 #   netlab.sh cut HOST | mend HOST    takes a host's link down, and up again
 #   netlab.sh pids HOST          processes of one host
 #   netlab.sh down               removes everything and ends the processes inside
-# Needs root. Ends with 77 where such a laboratory cannot be: the reason is on stderr. State lies in $NETLAB
+# Needs root. Exits with 77 where this is impossible, with the reason on stderr. State is in $NETLAB
 # (default /tmp/squall-netlab).
 set -euo pipefail
 
 lab=${NETLAB:-/tmp/squall-netlab}
-prefix=sqlab # of namespaces: only what carries it is ours
+prefix=sqlab # of our namespaces
 net=10.77.0
 
 unable() { echo "netlab: cannot run here: $*" >&2; exit 77; }
@@ -58,7 +58,7 @@ up() {
       unable "no veth: $(cat "$lab/why")"
     ip -n "$name" addr add "$net.$((index + 1))/24" dev e0
     ip -n "$name" link set e0 up
-    # The usual one of clusters. A host's bbr leaves 8 % of a shaped link unused, whatever runs over it.
+    # The usual one on clusters. bbr leaves 8 % of a shaped link unused.
     ip netns exec "$name" sysctl -qw net.ipv4.tcp_congestion_control=reno
     ip -n "${prefix}sw" link set "v$index" master br0 up
   done
@@ -66,7 +66,7 @@ up() {
   write_agent
 }
 
-# Stands in for ssh: agent [options] HOST COMMAND. A host name, /dev/shm and TMPDIR of its own make it another node to MPI.
+# Replaces ssh: agent [options] HOST COMMAND. Its own host name, /dev/shm and TMPDIR make it another node to MPI.
 write_agent() {
   cat >"$lab/agent" <<AGENT
 #!/usr/bin/env bash
@@ -75,7 +75,7 @@ host=\$1; shift
 name=\$(awk -v h="\$host" '\$1 == h || \$2 == h {print \$1}' "$lab/hosts")
 [ -n "\$name" ] || { echo "netlab: no host \$host" >&2; exit 1; }
 mkdir -p "$lab/tmp.\$name" "$lab/shm.\$name"
-# Where there are as many cores as hosts each host has its own, as if it were a machine.
+# If there are enough cores each host has its own, as if it were a machine.
 own=()
 [ "\$(wc -l <"$lab/hosts")" -gt "\$(nproc --all)" ] || own=(taskset -c "\${name#$prefix}")
 mount_shm() { mount -t tmpfs tmpfs /dev/shm; }
@@ -108,13 +108,13 @@ run() {
     [ $((ranks % count)) -eq 0 ] || wrong "run: $ranks ranks do not spread evenly over $count hosts: -each says how else"
     each=$((ranks / count))
   fi
-  # The last number counts for all hosts that follow; none is for a host without ranks.
+  # The last number applies to all following hosts; a host may have none.
   list=$(hosts | awk -v each="$each" 'BEGIN {n = split(each, k, ",")}
     {i = NR < n ? NR : n; if (k[i] > 0) {printf "%s%s:%d", (some++ ? "," : ""), $2, k[i]}}')
   first=$(hosts | awk 'NR == 1 {print $1}')
   program=$(command -v "$1") || wrong "run: no program $1"
   program=$(readlink -f "$program"); shift
-  # Open MPI: TCP between hosts and shared memory inside, nothing that would see one kernel under all of them.
+  # Open MPI: TCP between hosts and shared memory inside, nothing that would notice the common kernel.
   local command=(mpirun --allow-run-as-root --oversubscribe --bind-to none --map-by "$by"
     --mca plm_rsh_agent "$lab/agent" --mca plm_rsh_no_tree_spawn 1
     --mca oob_tcp_if_include "$net.0/24" --mca btl_tcp_if_include "$net.0/24"

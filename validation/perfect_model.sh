@@ -1,25 +1,26 @@
 #!/usr/bin/env bash
-# A perfect-model experiment: synthetic runs of `present` and `plus2k` through rules and a network, events and comparison. The
-# changes that plus2k imposes (number of cyclones -10 %, the root of their deficits +5 %, rivers +20 %) must lie in the 95 % intervals of
-# the comparison: of the true storms, of rules that were fitted to the grid, and of a network. By chance an interval misses what it should hold once in
-# twenty times, so that of the ten some miss in two experiments of five (validation/tests/perfect_model.rs counts how often, over 200, for
-# the true storms).
-# Winds in gradient balance change by more than the root of the deficit, most so in the wide vortices of
-# a coarse grid: what is imposed on them is computed for the true storms, whose winds are those above the boundary layer. Masks have the winds of the
-# lowest level, where friction leaves 78 % of that and the surroundings add what does not change: what is imposed on those is a smaller share. Of masks the frequency of rivers is the share of the Earth that is
-# under them, as catalogues of rivers have it: where two rivers touch masks have one, of the true masks, too. What is imposed on it is
-# computed for the true rivers, too.
-# What rules with published thresholds see is shown beside it and not judged: thresholds are fixed while moisture and winds
-# rise, so that they find more rivers and lose fewer cyclones than there are.
-# The network has learned from the true masks of three more years of either climate, with other storms; the rules are fitted to the same.
-# 35 GB of disk for 30 years; fields are deleted as soon as their events are known. Both scenarios run at the same time.
+# A perfect-model experiment: synthetic runs of `present` and `plus2k` through rules and a network, events and comparison.
+# The 95 % intervals of the comparison must contain the changes that plus2k imposes (number of cyclones -10 %, the root of
+# their deficits +5 %, rivers +20 %): for the true storms, for rules fitted to the grid, and for a network. By chance an
+# interval misses its value once in twenty times, so some of the ten miss in two experiments of five
+# (validation/tests/perfect_model.rs counts how often, over 200, for the true storms).
+# Winds in gradient balance change by more than the root of the deficit, most in the wide vortices of a coarse grid: their
+# imposed change is computed for the true storms, whose winds are those above the boundary layer. Masks have the winds of
+# the lowest level, where friction leaves 78 % and the surroundings add an unchanged part: their imposed change is smaller.
+# For masks the frequency of rivers is the share of the Earth under rivers, as in river catalogues: rivers that touch are
+# one mask, also in the true masks. Its imposed change is computed from the true rivers.
+# Rules with published thresholds are shown but not tested: thresholds are fixed while moisture and winds rise, so they
+# find more rivers and lose fewer cyclones than there are.
+# The network is trained on the true masks of three more years of either climate, with other storms, and the rules are
+# fitted to these.
+# Needs 35 GB of disk for 30 years; fields are deleted once their events are known. Both scenarios run at the same time.
 # usage: validation/perfect_model.sh OUT [YEARS] [GRID] [HOURS]
-#   OUT    a folder; a run that was stopped goes on, one of other years, grid, hours, seed, steps is refused
-#   YEARS  of each scenario (30)
-#   GRID   latitudes x longitudes (72x108)
-#   HOURS  between two fields (12)
-# KEEP=1 keeps the fields, SEED=N draws other storms, STEPS=N trains the network for other than 1600 steps, or not at all: 0; LEARN=N gives it
-# other than three years of either climate.
+#   OUT    a folder; an interrupted run continues, one with other years, grid, hours, seed or steps is refused
+#   YEARS  of each scenario (default 30)
+#   GRID   latitudes x longitudes (default 72x108)
+#   HOURS  between two fields (default 12)
+# KEEP=1 keeps the fields, SEED=N draws other storms, STEPS=N trains the network for N instead of 1600 steps (0: no
+# network), and LEARN=N on N instead of three years of either climate.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -29,7 +30,7 @@ cd "$(dirname "$0")/.."
 cd "$out"
 
 seed=${SEED:-11} steps=${STEPS:-1600} learn=${LEARN:-3}
-# What is done is not done again: results of other settings would be told as those of these.
+# Existing results are reused, so those of other settings must be refused.
 settings="$years years of $grid every $hours h, seed $seed, $steps steps on $learn years"
 [ -e settings.txt ] || echo "$settings" > settings.txt
 if [ "$(cat settings.txt)" != "$settings" ]; then
@@ -50,13 +51,13 @@ fi
 # recipe THICKNESS WATER: thresholds of the rules for this grid.
 recipe() {
   printf '[cyclone]\nmin_vorticity_per_s = 1e-5\nwarm_core_fall_k = 0.1\npressure_rise_pa = 100.0\nthickness_fall_m = %.1f\n' "$1"
-  # A grid of 300 km cannot tell how wide a river is.
+  # A grid of 300 km cannot resolve the width of a river.
   printf '[river]\nmin_damped_tmq_kg_m2 = %.2f\nmax_width_km = 10000.0\n' "$2"
 }
-# try THICKNESS WATER SCENARIO: of cyclone tracks hits, all true ones, all that were found, false ones; of rivers the overlap of masks.
+# try THICKNESS WATER SCENARIO: for cyclone tracks hits, true, found and false ones; for rivers the IoU of masks.
 try() {
   recipe "$1" "$2" > "fit-$3.toml"
-  # A stopped run left those of other thresholds.
+  # An interrupted run left those of other thresholds.
   rm -rf "fit-$3" "fit-$3-events"
   "$squall" -q label "learn-$3" --thresholds "fit-$3.toml" --out "fit-$3" > /dev/null 2>&1
   "$squall" -q events "fit-$3" --fields "learn-$3" --min-wind 17 --out "fit-$3-events" > /dev/null
@@ -64,16 +65,16 @@ try() {
     awk '/^[a-z_]* tracks from/ { on = /^tropical_cyclone/ } on && $1 == "all" { printf "%d,%d,%d,%d,", $3, $2, $4, $5 }'
   "$squall" -q score --prediction "fit-$3" --truth "learn-$3/truth" 2> /dev/null | awk '$1 == "atmospheric_river" && NF == 6 && !done++ { print $2 }'
 }
-# The water of the mean cell in the years to learn from, kg m-2.
+# Mean column water in the training years, kg m-2.
 mean_water() {
   "$squall" -q stage "learn-$1" --labels "learn-$1/truth" --out "water-$1" > /dev/null
   grep -o '"mean": *[0-9.e+-]*' "water-$1/store.json" | awk 'NR == 1 { print $2 }' FS=:
   rm -rf "water-$1"
 }
-# Published thresholds are of a quarter of a degree. On coarse grids it is the core's thickness that cyclones fail by: of five values that with the
-# most hits while in either climate no more than one track in forty is false (false ones that are more in one of the two would look like a
-# change). Rivers are what has more water than so much, which the masks of the present are fitted to; in another climate it is as much more as
-# there is of it in the mean.
+# Published thresholds are for a quarter of a degree. On coarse grids cyclones fail by the thickness of the core: take, of
+# five values, the one with the most hits that has at most one false track in forty in either climate (more false tracks in
+# one of them would look like a change). Rivers are cells with more than a threshold of water, fitted to the masks of the
+# present; in another climate it scales with the mean water.
 if [ ! -e fitted.done ]; then
   echo "thickness_fall_m,water_kg_m2,$(for of in present plus2k; do printf '%s,' hits_$of true_$of found_$of false_$of river_iou_$of; done)" > fit.csv
   for pair in "2 16" "5 17" "10 18" "20 19" "50 20"; do
@@ -103,7 +104,7 @@ if [ "$steps" -gt 0 ] && [ ! -e model.done ]; then
 fi
 rm -rf learn-present learn-plus2k store
 
-# run SCENARIO SEED: from fields to events by every source. A cyclone reaches 17 m/s, as a tropical storm does.
+# run SCENARIO SEED: from fields to events by every source. A cyclone reaches 17 m/s, like a tropical storm.
 run() {
   "$squall" simulate --out "$1" --grid "$grid" --years "$years" --hours "$hours" --scenario "$1" --seed "$2"
   "$squall" label "$1" --method deepcam,tempest,percentile --out "$1-labels"
@@ -121,7 +122,7 @@ run() {
   touch "$1.done"
   [ -n "${KEEP:-}" ] || rm -rf "$1" "$1-labels" "$1-masks"
 }
-# Not `[ -e ... ] || run ...`: there a command that fails would not end it.
+# Not `[ -e ... ] || run ...`: set -e would not apply inside run.
 if [ ! -e plus2k.done ]; then run plus2k $((seed + 2)) > plus2k.log 2>&1; fi &
 other=$!
 if [ ! -e present.done ]; then run present $((seed + 1)); fi
@@ -131,8 +132,8 @@ status=0
 # value TABLE QUANTITY CLASS COLUMN
 value() { awk -F, -v q="$2" -v c="$3" -v n="$4" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == n) k = i }
   $1 == q && $2 == c && $3 == "all" && $4 == "all" { print $k }' "$1"; }
-# The change of the mean strongest wind V of the true storms of `present` whose deficits grow by 5 % twice, relative and in m/s: V² + f r V goes as
-# the deficit, at the radius of maximum wind, which on a coarse grid is 1.15 times its spacing.
+# The change in the mean strongest wind V of the true storms of `present` if deficits grow by 5 % twice, relative and in
+# m/s: V² + f r V is proportional to the deficit, at the radius of maximum wind, on a coarse grid 1.15 times its spacing.
 imposed_wind() {
   awk -F, -v radius_m="$(awk -v rows="${grid%x*}" 'BEGIN { print 1.15 * 180 / (rows - 1) * 111195 }')" '
     BEGIN { pi = atan2(0, -1) }
@@ -150,8 +151,9 @@ imposed_wind() {
       printf "%.4f %.4f\n", after / before - 1, (after - before) / length(most)
     }' present-truth/objects.csv
 }
-# The relative change of the area under rivers: a fifth more of them, each true one times the hours for which it is one. That is as long as its
-# axis has 18 kg m-2 more than its surroundings, so that moister ones last longer; a threshold that goes with the moisture does not see that.
+# The relative change in the area under rivers: a fifth more rivers, times the hours for which each true one lasts. A river
+# lasts while its axis has 18 kg m-2 more than its surroundings, so moister ones last longer; a threshold that scales with
+# the moisture does not include that.
 imposed_cover() {
   cat present-truth/objects.csv plus2k-truth/objects.csv | awk -F, '
     $1 == "class" { run++; for (k = 1; k <= NF; k++) at[$k] = k; next }
@@ -163,7 +165,7 @@ imposed_cover() {
     END { printf "%.4f", 1.2 * (area[2] / rivers[2]) / (area[1] / rivers[1]) - 1 }'
 }
 cover=$(imposed_cover)
-# check SOURCE QUANTITY CLASS IMPOSED [JUDGED]: with a fifth word the experiment fails where the interval does not hold what was imposed.
+# check SOURCE QUANTITY CLASS IMPOSED [JUDGED]: with a fifth word, fail if the interval does not contain the imposed change.
 check() {
   table=changes-$1/changes.csv
   low=$(value "$table" "$2" "$3" relative_low) high=$(value "$table" "$2" "$3" relative_high)
@@ -178,7 +180,7 @@ for source in "${sources[@]}"; do
     --out "changes-$source" --title "Two degrees warmer, by $source" > "changes-$source.txt"
 done
 read -r wind wind_m_s < <(imposed_wind)
-# Of the lowest level (FRICTION in data/src/synthetic/fields.rs), beside the mean of the true masks' tracks in `present`.
+# At the lowest level (FRICTION in data/src/synthetic/fields.rs), relative to the mean of the true masks' tracks in `present`.
 lowest_wind=$(awk -v more="$wind_m_s" -v mean="$(value changes-true-masks/changes.csv max_wind tropical_cyclone a)" 'BEGIN { printf "%.4f", 0.78 * more / mean }')
 # cyclones SOURCE WIND [JUDGED]
 cyclones() {

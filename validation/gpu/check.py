@@ -1,7 +1,7 @@
-"""What a GPU must show, step by step; a step that fails does not keep the next from running.
+"""Checks what only a GPU can show, step by step; a failed step does not prevent the next.
 
-OUT/check.json and OUT/check.md are written anew after every step, so that a run that is cut off leaves what it had. Exit
-code 1: a step failed, took too long or had no time left, or an aim was missed on the card that it is set for.
+OUT/check.json and OUT/check.md are rewritten after every step, so an interrupted run keeps its results. Exit code 1: a
+step failed, took too long or had no time left, or an aim was missed on the card for which it is set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import steps
 from program import Failed, OutOfTime, Program, Step
 from table import markdown
 
-# Name, seconds that it may take, what it does. PyTorch compiles beside the first five, which time nothing; then comes what only this machine can tell.
+# Name, time limit in seconds, function. PyTorch compiles during the first five, which time nothing.
 STEPS = [
     ("gpu", 60, steps.gpu),
     ("golden", 90, steps.golden),
@@ -36,12 +36,12 @@ STEPS = [
     ("from-store", 150, steps.from_store),
     ("pytorch-others", 420, steps.pytorch_others),
 ]
-# What eight minutes have no room for: named by --only, or with --all.
+# Steps that do not fit into eight minutes: run by --only or --all.
 MORE = ["from-store", "pytorch-others"]
 
 
 def run(squall: Program, names: list[str]) -> bool:
-    """Runs the steps of these names; gives whether all came out well."""
+    """Runs the steps of these names; returns whether all passed."""
     done = []
     for name, limit, act in STEPS:
         if name not in names and name != "gpu":
@@ -50,7 +50,7 @@ def run(squall: Program, names: list[str]) -> bool:
         done.append(step)
         print(f"== {name}: {step.about}", flush=True)
         began = time.monotonic()
-        # A stand-in takes as long as it takes.
+        # No limit for a stand-in.
         squall.ends = began + (3600 if squall.tiny else limit)
         if began >= squall.deadline:
             step.said.append("no time left")
@@ -64,14 +64,14 @@ def run(squall: Program, names: list[str]) -> bool:
         if name == "gpu":
             if step.status != "passed":
                 break
-            # Those of `pytorch-others` start in their step: one that times something may come before.
+            # The peers of `pytorch-others` start in that step: earlier steps may time something.
             if "pytorch" in names:
                 squall.start_peers("deepcam")
     return all(step.status in ("passed", "skipped") for step in done)
 
 
 def attempt(squall: Program, step: Step, act) -> None:
-    """Runs a step, whatever becomes of it."""
+    """Runs a step and records its outcome, also of an error."""
     try:
         act(squall, step)
         if step.status == "not run":
@@ -82,7 +82,7 @@ def attempt(squall: Program, step: Step, act) -> None:
     except OutOfTime as late:
         step.status = "out of time"
         step.said.append(str(late))
-    except Exception as error:  # Of whatever kind: an answer that is not what the script knows, and the next step goes on.
+    except Exception as error:  # Any kind, such as an unexpected answer: the next step still runs.
         step.status = "failed"
         step.said.append(f"{type(error).__name__}: {error}")
     if step.broken:
@@ -91,7 +91,7 @@ def attempt(squall: Program, step: Step, act) -> None:
 
 
 def write(squall: Program, done: list[Step]) -> None:
-    """Both files, of the steps so far."""
+    """Writes both files with the steps so far."""
     result = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         "card": squall.card,
@@ -107,12 +107,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="check.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("squall", type=Path, metavar="SQUALL", help="the program of `./run.sh cuda-build`")
     parser.add_argument("out", type=Path, metavar="OUT", help="folder for results")
-    parser.add_argument("--quick", action="store_true", help="smaller and fewer, for some three minutes")
-    parser.add_argument("--tiny", action="store_true", help="extents that the stand-in GPU of the tests can compute")
-    parser.add_argument("--minutes", type=float, help="steps that would begin later are not run (8; with --all 20)")
-    parser.add_argument("--all", action="store_true", help=f"with {', '.join(MORE)}, which take up to ten minutes more")
-    parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="of `learning` (1,2,3)")
-    parser.add_argument("--only", default="", metavar="STEP,...", help="these steps alone, after `gpu`")
+    parser.add_argument("--quick", action="store_true", help="smaller and fewer checks, in about three minutes")
+    parser.add_argument("--tiny", action="store_true", help="sizes for the stand-in GPU of the tests")
+    parser.add_argument("--minutes", type=float, help="total time limit: later steps are not started (default 8; with --all 20)")
+    parser.add_argument("--all", action="store_true", help=f"include {', '.join(MORE)}, which take up to ten minutes more")
+    parser.add_argument("--seeds", default="1,2,3", metavar="N,...", help="seeds of `learning` (default 1,2,3)")
+    parser.add_argument("--only", default="", metavar="STEP,...", help="run only these steps, after `gpu`")
     options = parser.parse_args()
     if not options.squall.is_file():
         parser.error(f"there is no program {options.squall}")

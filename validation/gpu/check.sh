@@ -1,4 +1,4 @@
 #!/usr/bin/env bash
-# What a GPU must show: check.sh SQUALL OUT [--quick | --tiny] [--minutes N] [--only STEP,...]
-# OUT/check.md and OUT/check.json hold the results; README.md reads them. check.py is the script.
+# Checks what only a GPU can show: check.sh SQUALL OUT [--quick | --tiny] [--minutes N] [--only STEP,...]
+# Results: OUT/check.md and OUT/check.json; README.md explains them. check.py does the work.
 exec python3 "$(dirname "$0")/check.py" "$@"

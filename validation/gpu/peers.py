@@ -1,10 +1,10 @@
-"""PyTorch's networks, compiled before they are timed, and tuned by themselves.
+"""PyTorch's networks, compiled before they are timed, and tuned with the GPU to themselves.
 
-Compiling takes one or two minutes. A peer starts with the script and does that beside the steps that time nothing. What is found fastest depends on what
-else computes meanwhile: cuDNN's choices (`cudnn.benchmark`) and those of Triton's kernels would be worse than PyTorch makes them alone. cuDNN's stay as
-long as a process does, whatever is switched off or on. So all of that is thrown away with the process that compiled: a second one finds code on disk and
-chooses when it is told to, with the GPU to itself. Then it waits at two pipes, and `squall bench ... --peer "python peers.py FOLDER NAME"` times it in turn
-with ours: started so, this file passes questions and answers on.
+Compiling takes one or two minutes. A peer starts with the script and compiles during the steps that time nothing. Other work affects tuning: cuDNN's choices
+(`cudnn.benchmark`) and those of Triton's kernels would be worse than PyTorch's own. cuDNN's choices last as long as the process, whatever the settings. So
+the process that compiled ends, which discards all choices: a second one finds the code on disk and tunes on request, with the GPU to itself. Then it waits
+at two pipes, and `squall bench ... --peer "python peers.py FOLDER NAME"` times it alternately with ours: run like this, this file forwards requests and
+answers.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from pathlib import Path
 
 STEP = Path(__file__).resolve().parent.parent / "peers" / "step.py"
 WORKS = ("step", "infer")
-# Of each kind of work, after which one counts: compiled code is loaded and chooses, a CUDA graph is written down, and runs.
+# Warm-up repetitions of each kind of work: load the code and tune, capture a CUDA graph, and run it.
 WARM = 3
-# Seconds that importing PyTorch may take.
+# Time limit for importing PyTorch, in seconds.
 LONGEST_IMPORT = 60
-# Batch and network, as `squall bench` would tell them.
+# Batch and network, as `squall bench` passes them.
 COMMON = {"channels_in": 16, "width": 1.0, "latitude_input": False}
 NETWORKS = {
     "deepcam": (8, {
@@ -52,11 +52,11 @@ class Peer:
     def __init__(self, folder: Path, network: str, mode: str, environment: dict[str, str]):
         self.network, self.mode, self.folder, self.name = network, mode, folder, f"{network}-{mode}"
         self.code = folder / f"{self.name}-compiled"
-        # Graphs of tensors too, not only kernels: names of PyTorch's that versions without them pass over.
+        # Cache graphs, not only kernels; PyTorch versions without these variables ignore them.
         kept = {"TORCHINDUCTOR_CACHE_DIR": str(self.code), "TORCHINDUCTOR_FX_GRAPH_CACHE": "1", "TORCHINDUCTOR_AUTOGRAD_CACHE": "1"}
         self.environment = environment | kept
         self.parameters, self.why_not = 0, ""
-        # It is built and waits, or why not is known.
+        # Set once it is built and waits, or has failed.
         self.settled = threading.Event()
         self.lock, self.stopped = threading.Lock(), False
         self.child: subprocess.Popen | None = None
@@ -71,17 +71,17 @@ class Peer:
                 self.ask(work)
             with self.lock:
                 self.end()
-            # Triton's choices lie beside the code.
+            # Triton's choices are stored beside the code.
             for choice in self.code.rglob("*.best_config"):
                 choice.unlink()
             self.parameters = self.begin(f"{self.name}.log", WARM)["parameters"]
-        except Exception as error:  # Of whatever kind: nobody else would hear of it.
+        except Exception as error:  # Any kind: this thread is the only one to report it.
             self.give_up(f"it does not compile: {type(error).__name__}: {error}")
         finally:
             self.settled.set()
 
     def begin(self, log: str, warm: int) -> dict:
-        """Starts a process, and gives what it says when its network is built."""
+        """Starts a process, and returns its message once its network is built."""
         for end in self.pipes:
             os.close(end)
         self.pipes, self.heard, self.log = [], b"", self.folder / log
@@ -89,7 +89,7 @@ class Peer:
         for pipe in (questions, answers):
             pipe.unlink(missing_ok=True)
             os.mkfifo(pipe)
-        # Open for both: nobody who opens or closes the other end lets questions end. Answers end with the process, which alone can write them.
+        # Requests are open for both, so that no other process can end them. Answers end with the process, their only writer.
         self.pipes = [os.open(questions, os.O_RDWR), os.open(answers, os.O_RDONLY | os.O_NONBLOCK)]
         theirs = os.open(answers, os.O_WRONLY)
         batch, config = NETWORKS[self.network]
@@ -107,14 +107,14 @@ class Peer:
         return self.answer(math.inf)
 
     def ask(self, work: str, until: float = math.inf) -> dict:
-        """Has it do some work."""
+        """Requests some work."""
         os.write(self.pipes[0], f"{work}\n".encode())
         return self.answer(until)
 
     def answer(self, until: float) -> dict:
-        """Its next answer."""
+        """Returns its next answer."""
         while b"\n" not in self.heard:
-            # Looked at first: what it said before it ended is there by now.
+            # Checked first: an answer from before its end has then arrived.
             ended = self.child.poll() is not None
             if select.select([self.pipes[1]], [], [], 0 if ended else 0.5)[0]:
                 part = os.read(self.pipes[1], 1 << 16)
@@ -130,7 +130,7 @@ class Peer:
         return answer
 
     def tune(self, until: float) -> None:
-        """Has it choose what computes its operations, and do each kind of work some times more; nothing else may be on the GPU."""
+        """Has it tune, and do each kind of work a few more times; nothing else may use the GPU."""
         try:
             for work in WORKS:
                 if not self.why_not:
@@ -139,11 +139,11 @@ class Peer:
             self.give_up(str(error))
 
     def command(self) -> str:
-        """What `--peer` of `squall bench` takes."""
+        """The command for `--peer` of `squall bench`."""
         return f"{sys.executable} {Path(__file__).resolve()} {self.folder} {self.name}"
 
     def give_up(self, why_not: str) -> None:
-        """Stops it for the first reason that is given: nothing of it may run beside what is timed."""
+        """Stops it and keeps the first reason: it must not run during timings."""
         self.why_not = self.why_not or why_not
         self.stop()
 
@@ -159,8 +159,8 @@ class Peer:
 
 
 def sees_a_gpu(environment: dict[str, str]) -> bool:
-    """Whether PyTorch is there with a GPU that has room for it beside ours."""
-    # From a cold disk it takes long; one that hangs must not take the time of all steps.
+    """Whether PyTorch is installed with a GPU that has memory for both programs."""
+    # Slow from a cold disk; a hang must not use up the time of all steps.
     asked = "import torch, sys; sys.exit(not torch.cuda.is_available() or torch.cuda.get_device_properties(0).total_memory < 75e9)"
     try:
         return subprocess.run([sys.executable, "-c", asked], capture_output=True, env=environment, timeout=LONGEST_IMPORT).returncode == 0
@@ -169,8 +169,8 @@ def sees_a_gpu(environment: dict[str, str]) -> bool:
 
 
 def pass_on(folder: str, name: str) -> None:
-    """Lines of standard input to a peer that is warm, its answers to standard output."""
-    # Of a process that has ended nobody writes answers any more, for which opening would wait.
+    """Forwards lines of standard input to a warm peer, and its answers to standard output."""
+    # Opening would block if the process has ended, because nobody writes answers.
     end = os.open(f"{folder}/{name}.out", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(end, True)
     with open(f"{folder}/{name}.in", "w") as ask, os.fdopen(end) as answers:

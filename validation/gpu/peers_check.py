@@ -1,4 +1,4 @@
-"""Peers that are no PyTorch: what is asked of them, and that none is waited for which does not answer."""
+"""Tests of peers with a stand-in for PyTorch: requests, and peers that do not answer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import peers
 
-# Stands for `step.py`: says how often it was started and asked, and keeps a choice; `graphs` ends when it is to choose, `eager` says nothing of use.
+# Replaces `step.py`: reports starts and requests, and keeps a choice; `graphs` fails while tuning, `eager` prints no JSON.
 STAND_IN = '''
 import json, os, sys
 from pathlib import Path
@@ -28,7 +28,7 @@ for line in sys.stdin:
     print(json.dumps({"work": line.strip(), "warm": warm}), flush=True)
 '''
 
-# As much of PyTorch as is asked about a GPU.
+# The part of PyTorch that is used to find a GPU.
 TORCH = """from types import SimpleNamespace
 cuda = SimpleNamespace(is_available=lambda: True, get_device_properties=lambda number: SimpleNamespace(total_memory=80e9))
 """
@@ -39,12 +39,12 @@ def ended(peer: peers.Peer) -> bool:
 
 
 def asked(peer: peers.Peer, works: str) -> subprocess.CompletedProcess:
-    """As `squall bench` asks it."""
+    """Requests work like `squall bench`."""
     return subprocess.run(peer.command().split(), input=works, capture_output=True, text=True, timeout=20)
 
 
 def check(folder: Path) -> None:
-    # A PyTorch with a GPU is none where it hangs.
+    # A PyTorch that hangs counts as missing.
     (folder / "torch.py").write_text(TORCH)
     assert peers.sees_a_gpu(os.environ | {"PYTHONPATH": str(folder)})
     (folder / "torch.py").write_text(f"{TORCH}import time\ntime.sleep(10)\n")
@@ -62,7 +62,7 @@ def check(folder: Path) -> None:
     assert ended(stopped) and stopped.why_not, stopped.why_not
     assert ended(mute) and "JSON" in mute.why_not, mute.why_not
     assert (good.why_not, good.parameters, ends.why_not) == ("", 7, "")
-    # Nothing that was chosen beside other work is left, and nothing is chosen before it is told to.
+    # Choices made beside other work are gone, and nothing is tuned before the request.
     assert not list(folder.rglob("*.best_config"))
     for peer in (good, ends, mute):
         peer.tune(time.monotonic() + 20)

@@ -1,4 +1,4 @@
-"""The program under check: its commands with a limit of time, and the data that they share."""
+"""The program under test: its commands with time limits, and the data that they share."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from peers import Peer, sees_a_gpu
 
 
 class Failed(Exception):
-    """A step did not come out as it must."""
+    """A step has a wrong result."""
 
 
 class OutOfTime(Exception):
-    """A command took longer than its step may."""
+    """A command exceeded the time of its step."""
 
 
 @dataclass
 class Step:
-    """One step and how it went."""
+    """One step and its outcome."""
 
     name: str
     about: str
@@ -34,12 +34,12 @@ class Step:
     seconds: float = 0.0
     said: list[str] = field(default_factory=list)
     rows: list[dict] = field(default_factory=list)
-    # What did not come out as it must so far: a step that is cut off tells it, too.
+    # Wrong results so far; an interrupted step reports them, too.
     broken: list[str] = field(default_factory=list)
 
 
 class Program:
-    """The program, the folder, the extents, and what was found."""
+    """The program, the output folder, the sizes, and the findings."""
 
     def __init__(self, options: argparse.Namespace):
         self.squall = str(options.squall.resolve())
@@ -51,13 +51,13 @@ class Program:
         self.repeat = 2 if self.tiny else 4 if self.quick else 10
         self.card, self.version = "", ""
         self.peers: list[Peer] = []
-        # As root, and without a core for each rank, Open MPI asks to be told.
+        # Open MPI needs these as root, and with fewer cores than ranks.
         launcher = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_hwloc_base_binding_policy": "none"}
         self.environment = os.environ | libraries() | launcher
         self.ends = self.deadline
 
     def run(self, *words: object, name: str | None = None, expect: int | None = 0) -> str:
-        """Standard output of the program; standard error goes to a file of this name. Killed when the step's time is up."""
+        """Returns the program's standard output; standard error goes to a file of this name. Killed when the step's time is up."""
         command = [self.squall, *map(str, words)]
         return self.command(command, name or str(words[0]), expect)
 
@@ -71,7 +71,7 @@ class Program:
             try:
                 output, _ = child.communicate(timeout=max(left, 1))
             except BaseException as stop:
-                # ^C too: it does not reach a session of its own.
+                # Also on ^C, which does not reach a separate session.
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
                 if isinstance(stop, subprocess.TimeoutExpired):
@@ -86,7 +86,7 @@ class Program:
         return json.loads(self.run("bench", part, *words, "--device", "cuda", "--json", name=name, expect=expect))
 
     def train(self, name: str, device: str, steps: int, *settings: str, recipe: str = "small", store: str = "store") -> list[float]:
-        """The losses of a run of this name."""
+        """Trains a run of this name, and returns its losses."""
         folder = self.out / name
         shutil.rmtree(folder, ignore_errors=True)
         words = ["--recipe", recipe, "--data", store, "--out", folder, "--device", device, "-q"]
@@ -97,7 +97,7 @@ class Program:
         return [line["loss"] for line in lines if line.get("kind") == "step"]
 
     def start_peers(self, *networks: str) -> None:
-        """Networks of PyTorch in its fast modes, which compile beside what follows."""
+        """Starts PyTorch's networks in its fast modes, which compile during the following steps."""
         if self.tiny or not sees_a_gpu(self.environment):
             return
         folder = self.out / "peers"
@@ -111,21 +111,21 @@ class Program:
         self.peers = []
 
     def narrow(self) -> list[str]:
-        """A stand-in computes a thousandth as fast."""
+        """Settings for a stand-in, which is a thousand times slower."""
         return ["network.width=0.08", "network.decoder_width=0.05"] if self.tiny else []
 
     def store(self, name: str = "store", grid: str = "", days: int = 0, hours: int = 6, block: int = 5) -> None:
-        """Fields, labels and samples that training and inference use; if nothing else is said, as many as extents ask for."""
+        """Makes fields, labels and samples for training and inference; by default as many as the size of the check needs."""
         if not grid:
-            # In full as many days as `squall demo` has.
+            # The full check has as many days as `squall demo`.
             grid, days, hours = ("24x36", 15, 12) if self.tiny else ("192x288", 30 if self.quick else 90, 6)
-            # Dealt so that samples are left for validation.
+            # Blocks that leave samples for validation.
             block = 2 if days == 30 else 5
         run, labels = ("run", "labels") if name == "store" else (f"{name}-run", f"{name}-labels")
         made, extents = self.out / f"{name}.of", f"{grid} {days}"
         if made.is_file() and made.read_text() == extents:
             return
-        # One that was cut off, or of other extents.
+        # An incomplete one, or of other sizes.
         for folder in (run, labels, name):
             shutil.rmtree(self.out / folder, ignore_errors=True)
         self.run("simulate", "--out", run, "--grid", grid, "--days", days, "--hours", hours, "-q")
@@ -135,7 +135,7 @@ class Program:
 
 
 def libraries() -> dict[str, str]:
-    """NVIDIA's libraries from pip, if they are there and nothing else is said."""
+    """NVIDIA's libraries from pip, if installed and the environment names no others."""
     packages = Path(sysconfig.get_paths()["purelib"]) / "nvidia"
     if "SQUALL_CUDA_LIBRARIES" in os.environ or not packages.is_dir():
         return {}

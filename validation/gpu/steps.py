@@ -14,18 +14,18 @@ import time
 from peers import NETWORKS as PEERS
 from program import Failed, Program, Step
 
-# Named as `squall bench` knows them; at 16 channels `deeplabv3plus` is the network of the 2018 paper with `deconv1x`.
+# Names of `squall bench`; at 16 channels `deeplabv3plus` is the network of the 2018 paper with `deconv1x`.
 NETWORKS = ["deepcam", "deeplabv3plus", "detector-2d"]
 BATCHES = [1, 2, 8]
-# What PyTorch is timed with besides DeepCAM.
+# Networks compared with PyTorch besides DeepCAM.
 OTHERS = ["deeplabv3plus", "detector-2d"]
-# What is timed: with two layers in f32, as training has it by default, or none, as in PyTorch's autocast.
+# Precisions: with two layers in f32, the default of training, or none, as in PyTorch's autocast.
 DEFAULT, ALL_LAYERS = "bf16", "bf16, all layers"
-# Step, then (network, batch, work, precision): what a row of it must reach, and on which card.
+# Step, then (network, batch, work, precision): the aim for its row, and the card that it applies to.
 AIMS = [
     ("speed", ("deepcam", 8, "step", DEFAULT), "samples_per_second", 82.0, "H200"),
     ("speed", ("deepcam", 8, "infer", DEFAULT), "samples_per_second", 245.0, "H200"),
-    # What it was on 26 November 2026, before bias and ReLU were part of convolutions.
+    # The figure of 26 November 2026, before bias and ReLU were part of convolutions.
     ("speed", ("deepcam", 8, "infer", ALL_LAYERS), "samples_per_second", 421.0, "H200"),
     ("speed", ("deeplabv3plus", 2, "step", DEFAULT), "percent_of_rate", 45.0, ""),
     ("pytorch", ("deepcam", 8, "step", ALL_LAYERS), "ratio", 1.1, ""),
@@ -34,7 +34,7 @@ AIMS = [
 
 
 def gpu(squall: Program, step: Step) -> None:
-    """the GPU, and what the program finds"""
+    """the GPU and libraries that the program finds"""
     if shutil.which("nvidia-smi"):
         query = "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit"
         step.said += squall.command(["nvidia-smi", query, "--format=csv,noheader"], "nvidia-smi", None).splitlines()
@@ -49,7 +49,7 @@ def gpu(squall: Program, step: Step) -> None:
 
 @contextlib.contextmanager
 def going_on(step: Step):
-    """What fails here does not keep the rest of the step from being looked at."""
+    """Records a failure inside, so that the rest of the step still runs."""
     try:
         yield
     except Failed as reason:
@@ -63,15 +63,15 @@ def operations(squall: Program, step: Step) -> None:
 
 
 def extents(squall: Program, step: Step) -> None:
-    """every convolution of the networks at their real extents against the CPU"""
+    """every convolution of the networks at their real sizes against the CPU"""
     size = "96x144" if squall.tiny else "384x576" if squall.quick else "768x1152"
-    # One after the other: what is done stays if time runs out.
+    # Separately: finished ones are kept if time runs out.
     for network in ["deeplabv3plus"] if squall.tiny else ["deepcam", "deeplabv3plus"]:
         judged(squall, step, "cpu", "--network", network, "--size", size)
 
 
 def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
-    """Rows of `bench parity`, and which of them are further off than allowed."""
+    """Adds rows of `bench parity`, and reports those that exceed their bounds."""
     name = "-".join(["parity", judge, *(word for word in words if word in NETWORKS)])
     report = squall.bench("parity", "--judge", judge, *words, name=name, expect=None)
     broken = []
@@ -79,7 +79,7 @@ def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
         off = [worst["distance"] for worst in row["worst"]]
         bounds = [worst["bound"] for worst in row["worst"]]
         step.rows.append({"subject": row["subject"], "what": row["what"], "f32": off[0], "bf16": off[1], "f16": off[2]})
-        # What is no number is none in JSON.
+        # JSON has null for NaN.
         if any(d is None or b is not None and d > b for d, b in zip(off, bounds)):
             broken.append(f"{row['subject']} {row['what']} ({row['place']})")
     if broken:
@@ -87,7 +87,7 @@ def judged(squall: Program, step: Step, judge: str, *words: str) -> None:
 
 
 def golden(squall: Program, step: Step) -> None:
-    """twenty steps in f32 as on the CPU; the same bits twice; TF32 is another thing; bf16 and f16 near f32"""
+    """twenty steps in f32 as on the CPU; the same bits twice; TF32 differs; bf16 and f16 near f32"""
     squall.store()
     steps = 4 if squall.tiny else 20
     gpu = squall.train("golden-f32", "cuda", steps, "precision=f32")
@@ -100,7 +100,7 @@ def golden(squall: Program, step: Step) -> None:
             raise Failed("the same run twice gives other bits")
     with going_on(step):
         tf32 = squall.train("golden-tf32", "cuda", steps, 'precision={ compute = "f32", tf32 = true }')
-        # On the few pixels of tiny fields normalisation makes much of little.
+        # On the few pixels of tiny fields normalisation amplifies small differences.
         near(step, "TF32", tf32, gpu, 0.05 if squall.tiny else 0.01, first=5, later=0.1)
         if tf32 == gpu and not squall.tiny:
             raise Failed("TF32 changes nothing: is f32 computed in TF32 too?")
@@ -111,7 +111,7 @@ def golden(squall: Program, step: Step) -> None:
 
 
 def near(step: Step, what: str, a: list[float], b: list[float], within: float, *, first: int, later: float) -> None:
-    """The first losses within a share of each other, and all of them within another: what rounds differently drifts apart."""
+    """Checks the first losses against one relative bound, and all against another: different rounding drifts apart."""
     if not a or len(a) != len(b):
         raise Failed(f"{what}: {len(a)} losses, not {len(b)}")
     off = [abs(x - y) / abs(y) for x, y in zip(a, b)]
@@ -122,7 +122,7 @@ def near(step: Step, what: str, a: list[float], b: list[float], within: float, *
 
 
 def graphs(squall: Program, step: Step) -> None:
-    """passes launched as CUDA graphs: the same bits as one operation after the other, and the time of a step beside that"""
+    """passes launched as CUDA graphs: the same bits as single operations, and the time of a step with both"""
     squall.store()
     with going_on(step):
         losses = [
@@ -134,7 +134,7 @@ def graphs(squall: Program, step: Step) -> None:
         if losses[0] != losses[1]:
             raise Failed(f"other losses: {losses[1]} instead of {losses[0]}")
     cases = [("small", 1)] if squall.tiny else [("deepcam", 1), ("deeplabv3plus", 1), ("deepcam", 8)]
-    # One that fails does not keep the next from being measured.
+    # A failure does not prevent the next measurement.
     for network, batch in cases:
         size = "32x48" if squall.tiny else "768x1152"
         words = ("--network", network, "--size", size, "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat)
@@ -155,7 +155,7 @@ def graphs(squall: Program, step: Step) -> None:
 
 
 def learning(squall: Program, step: Step) -> None:
-    """bf16 and f16 learn as well as f32: IoU of validation samples within 0.01, mean of the seeds, with its standard error (a run alone is up to 0.025 off)"""
+    """bf16 and f16 learn as well as f32: validation mean IoU within 0.01, mean over seeds, with its standard error (single runs differ by up to 0.025)"""
     squall.store()
     steps = 4 if squall.tiny else 400 if squall.quick else 1300
     seeds = [1] if squall.tiny else squall.seeds
@@ -178,7 +178,7 @@ def learning(squall: Program, step: Step) -> None:
             continue
         mean, error = statistics.mean(apart), statistics.stdev(apart) / len(apart) ** 0.5 if len(apart) > 1 else 0.0
         step.said.append(f"mean IoU of {precision} beside f32, the same seeds: {mean:+.4f} +- {error:.4f} (standard error)")
-        # Three seeds leave a standard error of nearly what is asked: `--seeds` takes more.
+        # With three seeds the standard error is nearly as large as the bound: `--seeds` takes more.
         if mean < -0.01 and not squall.tiny:
             below.append(precision)
     if below:
@@ -186,7 +186,7 @@ def learning(squall: Program, step: Step) -> None:
 
 
 def inference(squall: Program, step: Step) -> None:
-    """masks of the GPU against the CPU's, f32"""
+    """masks of the GPU against those of the CPU, f32"""
     squall.store()
     model = squall.out / "golden-f32/best.safetensors"
     if not model.is_file():
@@ -203,7 +203,7 @@ def inference(squall: Program, step: Step) -> None:
 
 
 def memory(squall: Program, step: Step) -> None:
-    """a batch that does not fit is refused, with one that does"""
+    """a batch that does not fit is refused, and one that fits is suggested"""
     network, size = ("small", "96x144") if squall.tiny else ("deepcam", "768x1152")
     words = ("--network", network, "--size", size, "--precision", "bf16", "--repeat", 1)
     squall.run("bench", "step", *words, "--batch", 300 if not squall.tiny else 3000, "--device", "cuda", name="refused", expect=2)
@@ -219,10 +219,10 @@ def memory(squall: Program, step: Step) -> None:
 
 
 def speed(squall: Program, step: Step) -> None:
-    """samples a second in training and in inference, bf16, with the share of the matrix rate measured beside them"""
+    """samples per second in training and inference, bf16, with the share of the matrix rate measured alongside"""
     networks, batches = (["small", "detect"], [1]) if squall.tiny else (NETWORKS, BATCHES)
     cases = [(network, batch, work, DEFAULT) for batch in reversed(batches) for network in networks for work in ("step", "infer")]
-    # What is compared with PyTorch, and with earlier figures; right after the same by default.
+    # The cases compared with PyTorch and earlier figures, right after the same ones by default.
     cases[2:2] = [(networks[0], batches[-1], work, ALL_LAYERS) for work in ("step", "infer")]
     try:
         measure(squall, step, cases, {})
@@ -234,12 +234,12 @@ def speed(squall: Program, step: Step) -> None:
 
 
 def pytorch(squall: Program, step: Step) -> None:
-    """DeepCAM in PyTorch in alternation: the faster of compiled and compiled with CUDA graphs, each tuned with the GPU to itself"""
+    """DeepCAM alternately with PyTorch: the faster of compiled and compiled with CUDA graphs, each tuned with the GPU to itself"""
     alternation(squall, step, "deepcam")
 
 
 def pytorch_others(squall: Program, step: Step) -> None:
-    """the other networks in PyTorch in alternation, as DeepCAM"""
+    """the other networks alternately with PyTorch, like DeepCAM"""
     squall.stop_peers()
     squall.start_peers(*OTHERS)
     alternation(squall, step, *OTHERS)
@@ -252,14 +252,14 @@ def alternation(squall: Program, step: Step, *networks: str) -> None:
         return
     cases, beside = [], {}
     try:
-        # Timing takes half a minute for each network, and choosing some 20 s for each peer.
+        # Timing takes half a minute per network, and tuning some 20 s per peer.
         tuned = min(squall.ends, squall.deadline) - 30 * len(networks) - 10
         compiled = tuned - 20 * len(squall.peers)
         for peer in squall.peers:
             if not peer.settled.wait(max(compiled - time.monotonic(), 1)):
                 peer.give_up("it was not compiled in time")
         ours = {network: json.loads(squall.run("summary", network, "--json"))["parameters"] for network in networks}
-        # None compiles any more, and one chooses at a time.
+        # Compilation is over, and one peer tunes at a time.
         for peer in squall.peers:
             peer.tune(tuned)
         step.said += [f"{peer.name}: {peer.why_not}" for peer in squall.peers if peer.why_not]
@@ -280,7 +280,7 @@ def alternation(squall: Program, step: Step, *networks: str) -> None:
 
 
 def measure(squall: Program, step: Step, cases: list[tuple[str, int, str, str]], beside: dict[str, list[str]]) -> None:
-    """A row for each case, and what was aimed at; one that fails does not keep the next from being measured."""
+    """Adds a row for each case, and its aim; a failure does not prevent the next measurement."""
     size = "32x48" if squall.tiny else "768x1152"
     try:
         for network, batch, work, precision in cases:
@@ -299,7 +299,7 @@ def measure(squall: Program, step: Step, cases: list[tuple[str, int, str, str]],
 
 
 def aims(squall: Program, step: Step) -> list[str]:
-    """What was aimed at and what came out; a miss on the card that an aim is for makes the step a miss."""
+    """Aims and results; a miss on the card that an aim applies to makes the step a miss."""
     told = []
     for name, case, what, aim, card in AIMS:
         rows = [r for r in step.rows if name == step.name and (r["network"], r["batch"], r["work"], r["precision"]) == case]
@@ -316,13 +316,13 @@ def aims(squall: Program, step: Step) -> list[str]:
 
 
 def optimizers(squall: Program, step: Step) -> None:
-    """a step of every optimiser beside the memory's rate"""
+    """a step of every optimiser compared with the memory bandwidth"""
     for row in squall.bench("optimizer", "--repeat", squall.repeat, name="optimizer"):
         step.rows.append({"what": row["name"], "ms": 1e3 * row["ours"], "percent of the memory's rate": row["ceiling_percent"]})
 
 
 def profile(squall: Program, step: Step) -> None:
-    """where the time of a step goes, in profile.log"""
+    """a profile of a step, in profile.log"""
     network, size = ("small", "32x48") if squall.tiny else ("deepcam", "768x1152")
     words = ("--network", network, "--size", size, "--batch", 2, "--precision", "bf16", "--repeat", 1, "--profile")
     squall.run("bench", "step", *words, "--device", "cuda", name="profile")
@@ -331,12 +331,12 @@ def profile(squall: Program, step: Step) -> None:
 
 
 def from_store(squall: Program, step: Step) -> None:
-    """DeepCAM learns from a store of fields of 768 x 1152, read, copied and normalised beside it: as fast as the step alone"""
+    """DeepCAM trained from a store of 768 x 1152 fields, read, copied and normalised meanwhile: as fast as the step alone"""
     if squall.tiny:
         step.status = "skipped"
         step.said.append("a step of a stand-in takes longer than any copy")
         return
-    # Lines of timing.jsonl, of ten seconds each, must be of steps alone: no checkpoint after every epoch.
+    # Lines of timing.jsonl, of ten seconds each, must cover only steps: no checkpoint after every epoch.
     batch, steps = 8, 400
     squall.store("large", "768x1152", days=4, hours=6, block=1)
     settings = (f"training.batch={batch}", "precision=bf16", 'network={ name = "deepcam" }', f"training.checkpoint_every_steps={steps}")
@@ -344,7 +344,7 @@ def from_store(squall: Program, step: Step) -> None:
     lines = list(map(json.loads, (squall.out / "from-store/timing.jsonl").read_text().splitlines()))
     if len(lines) < 2:
         raise Failed("one line of timing.jsonl at most: it took less than ten seconds")
-    # The first have the choice of engines in them, and what the loader had ahead; the checkpoint ends a shorter one.
+    # The first lines include the choice of engines, and prefetched fields; the last one ends early, at the checkpoint.
     last = lines[-2]
     words = ("--network", "deepcam", "--size", "768x1152", "--batch", batch, "--precision", "bf16", "--repeat", squall.repeat)
     alone = 1 / squall.bench("step", *words, name="from-store-alone")[0]["ours"]
@@ -357,7 +357,7 @@ def from_store(squall: Program, step: Step) -> None:
 
 
 def two_gpus(squall: Program, step: Step) -> None:
-    """two GPUs: gradients summed by NCCL where they lie, against sums on the host"""
+    """two GPUs: gradients summed in place by NCCL, against sums on the host"""
     looks = shutil.which("nvidia-smi") and not squall.tiny
     listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True) if looks else None
     visible = squall.environment.get("CUDA_VISIBLE_DEVICES")
@@ -384,13 +384,13 @@ def two_gpus(squall: Program, step: Step) -> None:
 
 
 def seen(listed: str, visible: str | None) -> int:
-    """GPUs that a process sees: of those that `nvidia-smi -L` lists, with their instances (MIG), as many as CUDA_VISIBLE_DEVICES names."""
+    """Number of GPUs that a process sees: those listed by `nvidia-smi -L`, without their MIG instances, up to the number in CUDA_VISIBLE_DEVICES."""
     count = sum(line.startswith("GPU ") for line in listed.splitlines())
     return count if visible is None else min(count, len([name for name in visible.split(",") if name.strip()]))
 
 
 def timing(row: dict, network: str, batch: int, work: str, precision: str) -> dict:
-    """A row of `squall bench`, of samples a second."""
+    """A row of `squall bench`, in samples per second."""
     return {
         "network": network,
         "batch": batch,

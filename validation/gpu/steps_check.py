@@ -1,4 +1,4 @@
-"""Steps that are cut off or fail in part: what did not come out as it must is told, and the rest is looked at."""
+"""Tests of steps that are interrupted or fail in part: wrong results are reported, and the rest still runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from program import Failed, OutOfTime, Step
 
 
 def squall(answers: list) -> SimpleNamespace:
-    """A program that gives these answers, one after the other, and then has no time left."""
+    """A program that gives these answers in turn, and then is out of time."""
     left = iter(answers)
 
     def bench(*_, **__):
@@ -44,7 +44,7 @@ def timed(peak_mb: float) -> list[dict]:
 
 
 def trains(act, folder: Path, losses: dict, seeds: list[int]) -> Step:
-    """A step whose trainings have these losses, or those of all others; a training without any fails."""
+    """Runs a step whose trainings have these losses, by default equal ones; a training without losses fails."""
 
     def train(name, *_):
         if not losses.setdefault(name, [1.0] * 20):
@@ -66,14 +66,14 @@ def trains(act, folder: Path, losses: dict, seeds: list[int]) -> Step:
 
 
 def goes_on(folder: Path) -> None:
-    """What of a step fails does not keep the rest from being looked at."""
+    """A failure inside a step does not prevent its rest."""
     golden = trains(steps.golden, folder, {"golden-cpu": [2.0] * 20, "golden-again": [1.5] * 20, "golden-bf16": []}, [])
     assert golden.status == "failed" and [row["run"] for row in golden.rows] == ["f32 on the GPU", "TF32", "f16"], golden
     for told in ("f32 on the GPU: the losses are off", "other bits", "TF32 changes nothing", "golden-bf16 is broken"):
         assert any(told in said for said in golden.said), (told, golden)
     graphs = trains(steps.graphs, folder, {"graphs-true": [2.0]}, [])
     assert graphs.status == "failed" and len(graphs.rows) == 6 and any("other losses" in said for said in graphs.said), graphs
-    # One seed is left for bf16, and f16 has none that f32 has too.
+    # One seed is left for bf16, and f16 shares none with f32.
     learning = trains(steps.learning, folder, {"learn-bf16-1": [], "learn-f32-2": [], "learn-f16-1": [], "learn-f16-3": []}, [1, 2, 3])
     assert learning.status == "failed" and len(learning.rows) == 5, learning
     assert any("IoU of bf16 beside f32, the same seeds: +0.0000" in said for said in learning.said), learning
@@ -81,7 +81,7 @@ def goes_on(folder: Path) -> None:
 
 
 def counts() -> None:
-    """GPUs for two ranks: neither instances of one, nor those that are not to be seen."""
+    """GPUs for two ranks: neither MIG instances, nor hidden ones."""
     one = "GPU 0: A100 (UUID: GPU-1)\n  MIG 3g.20gb Device 0: (UUID: MIG-1)\n  MIG 3g.20gb Device 1: (UUID: MIG-2)\n"
     two = "GPU 0: H200 (UUID: GPU-1)\nGPU 1: H200 (UUID: GPU-2)\n"
     for listed, visible, expected in [("", None, 0), (one, None, 1), (two, None, 2), (two, "0,1", 2), (two, "1", 1), (two, "", 0)]:
@@ -92,7 +92,7 @@ def main() -> None:
     counts()
     with tempfile.TemporaryDirectory() as made:
         goes_on(Path(made))
-    # The second network of `extents` has no time: the first one's miss is told.
+    # The second network of `extents` is out of time: the first one's miss is reported.
     cut = ran(steps.extents, parity(1.0))
     assert cut.status == "failed" and len(cut.rows) == 1, cut
     assert any("conv1 dw" in said for said in cut.said) and "no time left" in cut.said, cut
@@ -102,10 +102,10 @@ def main() -> None:
     assert (whole.status, whole.said) == ("passed", []), whole
     missed = ran(steps.extents, parity(1e-4), parity(1.0))
     assert missed.status == "failed" and len(missed.said) == 1, missed
-    # An answer of which nobody thought ends its step alone.
+    # An unexpected answer ends only its step.
     odd = ran(steps.speed, [{**timed(1.0)[0], "ours": 0.0}])
     assert odd.status == "failed" and any("ZeroDivisionError" in said for said in odd.said), odd
-    # A case of `speed` fails, another takes too much memory, the third has no time.
+    # A case of `speed` fails, another takes too much memory, the third is out of time.
     slow = ran(steps.speed, Failed("broken"), timed(111.0))
     assert slow.status == "failed" and len(slow.rows) == 1, slow
     for told in ("broken", "more memory than was predicted", "no time left"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def markdown(result: dict) -> str:
-    """What `check.json` holds, for people."""
+    """The contents of `check.json` as a page."""
     lines = [
         f"# {result['card'] or 'No GPU'}, {result['date']}",
         "",
@@ -27,7 +27,7 @@ def markdown(result: dict) -> str:
 
 
 def rows(all_rows: list[dict]) -> list[str]:
-    """A table with the columns in which any row has something."""
+    """A table of the columns that are not empty."""
     columns = [c for c in all_rows[0] if any(row.get(c) not in (None, "") for row in all_rows)]
     numbers = {c for c in columns if any(isinstance(row.get(c), (int, float)) for row in all_rows)}
     lines = [

@@ -27,7 +27,7 @@ def of_class(scores, part, label):
 
 
 def read(out):
-    """By recipe the scores of every seed, and the steps of all."""
+    """Scores of every seed by recipe, and the common number of steps."""
     found, lengths = {}, set()
     for path in sorted(out.glob("*.json")):
         if m := re.fullmatch(r"(.+)-(\d+)-(\d+)\.json", path.name):

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""How much of its communication a training on two hosts hid, for validation/scaling.sh.
+"""The share of communication that a training on two hosts hid, for validation/scaling.sh.
 
-    hidden.py rate RUN PARTS [RATE]   the rate of a link, kbit/s, at which sums take as long as these parts of a step:
-                                      from the parameters alone, or from sums that took so long at RATE (RATE again where
-                                      they differ by less than 3 %)
+    hidden.py rate RUN PARTS [RATE]   the link rate, kbit/s, at which sums take as long as these parts of a step: from
+                                      the number of parameters, or from the time of sums at RATE (RATE itself if they
+                                      differ by less than 3 %)
     hidden.py row RUN NAME RATE       a line of the table
 
 Reads RUN/run.json and RUN/trace.rank0.json. Standard library only.
@@ -15,8 +15,8 @@ import sys
 
 
 def traced(run):
-    """Of every step but the first three, which find everything new, and the last two, which wait for what is left: seconds of each
-    kind of work, and its buckets."""
+    """Seconds of each kind of work, and the buckets, of every step except the first three, which warm up, and the last two, which
+    wait for the rest."""
     kinds = {"forward": [], "backward": [], "update": [], "wait for gradients": []}
     buckets = {}
     for event in json.load(open(f"{run}/trace.rank0.json"))["traceEvents"]:
@@ -51,7 +51,7 @@ def rate(run, parts, now=None):
 
 
 def possible(steps, rate):
-    """The share that any schedule could hide which sends buckets in their order, each when it is there, at the link's full rate."""
+    """The largest share that can be hidden by sending buckets in order, each when it is ready, at the link's full rate."""
     exposed = total = 0.0
     for end, buckets in steps:
         at = 0.0

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Few labels, with and without what fields alone teach, from the runs of validation/semi_supervised.sh.
+"""Few labels, with and without unlabelled fields, from the runs of validation/semi_supervised.sh.
 
     python3 validation/loss_curves.py DOCS OUT...
 
@@ -24,7 +24,7 @@ def name(way):
 
 
 def ways(out):
-    """Every way that was tried, supervised first, and its number of steps."""
+    """All ways, supervised first, and their numbers of steps."""
     found = {m.group(1, 2) for path in out.glob("*.json") if (m := re.fullmatch(r"(.+)-(\d+)-\d+\.json", path.name))}
     order = list(NAMES)
     place = lambda way: (order.index(way) if way in NAMES else len(order), float(re.sub(r"[^0-9.]", "", way) or 0))
@@ -49,7 +49,7 @@ def curves(out, way, steps):
 
 
 def interval(values):
-    """Mean and half the width of its 95 % interval; no width of one value."""
+    """Mean and half the width of its 95 % interval; no width for one value."""
     n = len(values)
     mean = sum(values) / n
     if n < 2:
@@ -142,7 +142,7 @@ def table(runs, settings, command):
 
 
 def section(out, docs):
-    """The table of one folder, beside which goes its plot."""
+    """The table of one folder, with its plot."""
     tried, steps = ways(out)
     runs = {way: curves(out, way, steps) for way in tried}
     if len(runs) < 2 or not set.intersection(*(set(found) for found in runs.values())):

@@ -37,7 +37,7 @@ pub(super) fn refused<T>(
 
 impl Plan {
     pub fn of(job: &Job, machine: &Machine) -> Result<Self> {
-        check_words(job)?;
+        check_words(job, machine.scheduler.kind)?;
         if job.nodes == 0 || job.nodes > machine.nodes {
             return refused("--nodes", format!("1 to {}", machine.nodes), job.nodes);
         }
@@ -95,10 +95,15 @@ impl Plan {
 }
 
 /// Rejects values that the shell or a batch system would misread.
-fn check_words(job: &Job) -> Result<()> {
+fn check_words(job: &Job, batch: Batch) -> Result<()> {
     check_name("--name", &job.name, "")?;
+    // Slurm names hosts in short as `nid[001-004]`.
+    let also = match batch {
+        Batch::Slurm => "[]",
+        Batch::Lsf | Batch::Pbs | Batch::None => "",
+    };
     for host in &job.exclude {
-        check_name("--exclude", host, "")?;
+        check_name("--exclude", host, also)?;
     }
     if let Some(account) = &job.account {
         check_name("--account", account, "@:/")?;

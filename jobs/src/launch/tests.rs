@@ -94,6 +94,18 @@ fn bash_accepts_the_scripts_of_all_machines() {
 }
 
 #[test]
+fn slurm_takes_ranges_of_hosts() {
+    let mut job = Job::new("century", "small", "/store", "/run");
+    // At commas the command line takes them apart.
+    job.exclude = ["nid[001-004", "010]", "nid[020-022]"]
+        .map(String::from)
+        .into();
+    let script = script(&job, &Machine::named("perlmutter").unwrap()).unwrap();
+    let line = "#SBATCH --exclude=nid[001-004,010],nid[020-022]";
+    assert!(script.lines().any(|one| one == line), "{script}");
+}
+
+#[test]
 fn what_cannot_be_asked_for_is_named() {
     let check = |machine: &str, change: &dyn Fn(&mut Job), expected: &str| {
         let mut job = Job::new("century", "small", "store", "run");
@@ -127,8 +139,19 @@ fn what_cannot_be_asked_for_is_named() {
     summit(&|job| job.tries = 0, "`--tries`");
     for name in ["", "two words", "a/b", "-x", ".hidden", "a;b", "ü", "a\nb"] {
         summit(&|job| job.name = name.into(), "`--name`: expected letters");
-        summit(&|job| job.exclude = vec![name.into()], "`--exclude`");
+        for machine in ["summit", "perlmutter"] {
+            check(
+                machine,
+                &|job| job.exclude = vec![name.into()],
+                "`--exclude`",
+            );
+        }
     }
+    // As Slurm names several hosts, and no other.
+    summit(
+        &|job| job.exclude = vec!["h[001-004]".into()],
+        "`--exclude`",
+    );
     summit(&|job| job.account = Some("a b".into()), "`--account`");
     summit(&|job| job.queue = Some(String::new()), "`--queue`");
     for path in ["", "a\nb", "-v"] {

@@ -14,6 +14,8 @@ use squall_data::staging::{Share, Transfer, transfers, wanted};
 use squall_data::store::{LocalCopy, Split};
 use squall_data::{DataError, Store};
 use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
@@ -54,8 +56,16 @@ pub fn node_number(comm: &mut dyn Communicator) -> Result<usize> {
 
 /// The folder of a node: replaces each `{node}` in the name by its index.
 pub fn folder_of_node(named: &Path, node: usize) -> PathBuf {
-    let own = named.to_string_lossy().replace("{node}", &node.to_string());
-    PathBuf::from(own)
+    const MARK: &[u8] = b"{node}";
+    // By bytes: names need not be UTF-8.
+    let (mut left, mut own) = (named.as_os_str().as_bytes(), Vec::new());
+    while let Some(at) = left.windows(MARK.len()).position(|part| part == MARK) {
+        own.extend_from_slice(&left[..at]);
+        own.extend_from_slice(node.to_string().as_bytes());
+        left = &left[at + MARK.len()..];
+    }
+    own.extend_from_slice(left);
+    PathBuf::from(OsString::from_vec(own))
 }
 
 /// Copies a store, or a share of it, to a folder on every node. Returns what was moved, identical on every rank, or
@@ -218,13 +228,13 @@ fn make_room(
     if needed <= free {
         return Ok(());
     }
-    Err(DataError::Invalid(format!(
-        "`{}` has room for {:.1} GB, {:.1} GB are to be staged there: give each node fewer training samples",
-        folder.display(),
-        free as f64 / 1e9,
-        needed as f64 / 1e9
-    ))
-    .into())
+    let reason = format!(
+        "{:.1} MB are free, {:.1} MB are to be staged there: give each node fewer training samples",
+        free as f64 / 1e6,
+        needed as f64 / 1e6
+    );
+    let full = std::io::Error::new(std::io::ErrorKind::StorageFull, reason);
+    Err(DataError::io("stage into", folder)(full).into())
 }
 
 /// Executes this rank's part of the plan; returns whether it was completed.
@@ -294,5 +304,10 @@ mod tests {
             Path::new("/nvme/12/store-12")
         );
         assert_eq!(of("/nvme/store"), Path::new("/nvme/store"));
+        let latin = |bytes: &[u8]| PathBuf::from(OsString::from_vec(bytes.to_vec()));
+        assert_eq!(
+            folder_of_node(&latin(b"caf\xe9-{node}"), 3),
+            latin(b"caf\xe9-3")
+        );
     }
 }

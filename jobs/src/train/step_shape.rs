@@ -50,7 +50,7 @@ fn other_step(was: (usize, LocalBatch), is: (usize, LocalBatch)) -> String {
         let ((ranks, was), (is_ranks, is)) = (was, is);
         return format!(
             "a step had {was_all} samples ({ranks} ranks with {}), now it would have {is_all} ({is_ranks} with {}); with \
-             `distributed.global_batch={was_all}` a run can go on with any number of ranks that divides it",
+             `distributed.global_batch={was_all}` from its beginning a run can go on with any number of ranks that divides it",
             was.labelled, is.labelled
         );
     }

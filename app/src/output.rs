@@ -1,5 +1,6 @@
 //! Writes results to standard output: the only place that does.
 
+use crate::failure::{Advice, OUTPUT};
 use serde::Serialize;
 use std::borrow::Cow;
 use std::fmt::Display;
@@ -55,7 +56,12 @@ fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     match writeln!(std::io::stdout().lock(), "{text}") {
         // A pipe's reader may stop early (`| head`): not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+        Err(error) => Err(Advice::with_code(
+            OUTPUT,
+            format!("cannot write to standard output: {error}"),
+            "send it elsewhere; files that the command was asked for are complete",
+        )),
+        Ok(()) => Ok(()),
     }
 }
 

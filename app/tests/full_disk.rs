@@ -124,3 +124,18 @@ fn fields_without_room() {
         "other bytes than those of a run that had room"
     );
 }
+
+/// Results that nobody can keep are no failure of the run.
+#[test]
+fn standard_output_without_room() {
+    let output = Command::new("sh")
+        .args(["-c", "exec \"$0\" summary small --json > /dev/full"])
+        .arg(env!("CARGO_BIN_EXE_squall"))
+        .output()
+        .expect("the shell starts");
+    let said = text(&output);
+    assert_eq!(output.status.code(), Some(5), "{said}");
+    for words in ["error: cannot write to standard output: No space", "hint: "] {
+        assert!(said.contains(words), "it does not say `{words}`:\n{said}");
+    }
+}

@@ -1,7 +1,7 @@
 //! Selects the compute device.
 
 use crate::failure::Advice;
-use crate::ranks;
+use crate::{ranks, threads};
 use squall_model::{Backend, DeviceChoice};
 use std::ffi::OsStr;
 
@@ -20,6 +20,7 @@ impl Options {
     /// # Errors
     /// Errors of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
+        threads::warn_of_too_many();
         Ok(self.device.open(ranks::local_number())?)
     }
 }

@@ -19,6 +19,7 @@ use crate::failure::Advice;
 use crate::ranks;
 use cores::{Core, RankPosition};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::num::NonZeroUsize;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use topology::Topology;
@@ -77,6 +78,24 @@ pub fn communication_cores() -> Vec<usize> {
         Ok(list) if is_prepared() => cores::parse(&list),
         _ => Vec::new(),
     }
+}
+
+/// Warns if the user asks OpenMP for more threads than this process has hardware threads for.
+pub fn warn_of_too_many() {
+    let asked = std::env::var(COUNT).unwrap_or_default();
+    let there = std::thread::available_parallelism().map_or(usize::MAX, NonZeroUsize::get);
+    if let Some(asked) = too_many(&asked, there) {
+        tracing::warn!(
+            "{COUNT} asks for {asked} threads and this process has {there}: they wait for each other, and a training step may take tens of times as long; leave it unset"
+        );
+    }
+}
+
+/// The number in a value of [`COUNT`], a list with a number for each level of nesting, if it is above this one.
+fn too_many(asked: &str, there: usize) -> Option<usize> {
+    let outermost = asked.split(',').next()?;
+    let asked: usize = outermost.trim().parse().ok()?;
+    (asked > there).then_some(asked)
 }
 
 /// Restores the user's environment for another program: removes this program's own choices and its process id. A
@@ -189,6 +208,21 @@ fn node_place() -> Option<RankPosition> {
 mod tests {
     use super::*;
     use std::ffi::OsStr;
+
+    #[test]
+    fn more_threads_than_cores_are_said() {
+        let cases = [
+            ("64", Some(64)),
+            (" 8,2", Some(8)),
+            ("4", None),
+            ("1,9", None),
+        ];
+        for (asked, expected) in cases {
+            assert_eq!(too_many(asked, 4), expected, "{asked}");
+        }
+        assert_eq!(too_many("", 4), None);
+        assert_eq!(too_many("many", 4), None);
+    }
 
     /// Before, on 64 cores with a quota of two, oneDNN had 64 threads, which the system stopped for most of every tenth
     /// of a second.

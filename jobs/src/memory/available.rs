@@ -1,11 +1,14 @@
 //! Memory that the system leaves to a process.
 
+use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 
 /// Bytes that this process may use as one of `ranks` equal processes on its node: what it holds already plus its share
-/// of free memory, within its control group limits; `None` if the system does not report it.
+/// of free memory, within the limits of its control group and its address space; `None` if the system does not report
+/// it.
 pub fn available_memory(ranks: u64) -> Option<u64> {
-    let own = kilobytes(&read("/proc/self/status"), "VmRSS:").unwrap_or(0);
+    let status = read("/proc/self/status");
+    let own = kilobytes(&status, "VmRSS:").unwrap_or(0);
     let host = kilobytes(&read("/proc/meminfo"), "MemAvailable:")?;
     let groups = read("/proc/self/cgroup");
     let left = VERSIONS.iter().flat_map(|version| {
@@ -16,7 +19,16 @@ pub fn available_memory(ranks: u64) -> Option<u64> {
             version.left(&limit, &current, &file("memory.stat"))
         })
     });
-    Some(share_of(left.fold(host, u64::min), own, ranks))
+    let share = share_of(left.fold(host, u64::min), own, ranks);
+    let reserved = kilobytes(&status, "VmSize:").unwrap_or(0);
+    let limit = getrlimit(Resource::As).current;
+    Some(limit.map_or(share, |limit| share.min(within(limit, own, reserved))))
+}
+
+/// Bytes that a process may use under a limit of its address space (`ulimit -v`), of which it has `reserved` some and
+/// uses its `own`.
+fn within(limit: u64, own: u64, reserved: u64) -> u64 {
+    own + limit.saturating_sub(reserved)
 }
 
 /// Bytes that one of `ranks` processes may use: its `own`, plus its share of what is `left`.
@@ -112,6 +124,12 @@ mod tests {
         assert_eq!(share_of(90, 10, 3), 40);
         assert_eq!(share_of(90, 10, 1), 100);
         assert_eq!(share_of(0, 10, 0), 10);
+    }
+
+    #[test]
+    fn a_limit_of_the_address_space_counts_what_is_only_reserved() {
+        assert_eq!(within(700, 50, 300), 450);
+        assert_eq!(within(200, 50, 300), 50);
     }
 
     #[test]

@@ -109,7 +109,8 @@ pub(super) struct Groupings {
     pub years: Vec<TrackGroup>,
 }
 
-/// The basin, quarter and cyclone year of a track, by its first point.
+/// The basin, quarter and year of a track, by its first point. Southern tropical cyclones belong to the year in which
+/// their season ends; rivers and extratropical cyclones have no such season.
 #[derive(Clone, Copy, PartialEq)]
 struct Home {
     basin: Basin,
@@ -125,10 +126,14 @@ impl Home {
         let (year, month, _) = first.time.date();
         // By one rule for both sides, whatever the file says.
         let basin = Basin::of(first.lat_deg, first.lon_deg);
+        let has_season = match track.class {
+            Class::TropicalCyclone | Class::TropicalDepression => true,
+            Class::AtmosphericRiver | Class::ExtratropicalCyclone | Class::Background => false,
+        };
         Some(Self {
             basin,
             quarter: (month % 12 / 3) as usize,
-            year: year + i64::from(basin.is_southern() && month >= 7),
+            year: year + i64::from(has_season && basin.is_southern() && month >= 7),
         })
     }
 }

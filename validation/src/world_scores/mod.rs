@@ -74,7 +74,8 @@ pub struct WorldScores {
     pub basins: Vec<TrackGroup>,
     /// By quarter of the year of the first point: DJF, MAM, JJA, SON.
     pub quarters: Vec<TrackGroup>,
-    /// By cyclone year of the first point: the calendar year, in the southern hemisphere from July of the year before.
+    /// By year of the first point: the calendar year, of tropical cyclones in the southern hemisphere from July of the
+    /// year before.
     pub years: Vec<TrackGroup>,
     /// Tracks per year and cell against the reference's.
     pub density: Option<DensityComparison>,

@@ -98,7 +98,7 @@ impl fmt::Display for WorldScores {
         }
         write!(
             f,
-            "{}; storms and tracks belong to the basin (rivers: sector), quarter and cyclone year (July to June in the south) of their first point; \
+            "{}; storms and tracks belong to the basin (rivers: sector), quarter and year (of tropical cyclones in the south from July to June) of their first point; \
              tracks beside masks are judged by another rule, which asks for more of the times that both sides then have",
             self.rules.criterion.describe()
         )

@@ -224,5 +224,11 @@ fn quarters_and_cyclone_years_are_those_of_the_first_point() {
         let names = [&scores.quarters, &scores.years]
             .map(|groups| groups.iter().map(|g| g.name.as_str()).collect::<Vec<_>>());
         assert_eq!(names, [vec![quarter], vec![year]], "{month} {lat_deg}");
+        // Rivers have no season: none is of the year after the data.
+        let mut rivers = one.clone();
+        (rivers.tracks.iter_mut()).for_each(|track| track.class = Class::AtmosphericRiver);
+        let scores =
+            score_against_world(&rivers, &rivers, &WorldRules::default(), &quick()).unwrap();
+        assert_eq!(scores.years[0].name, "2001", "{month} {lat_deg}");
     }
 }

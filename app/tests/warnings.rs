@@ -47,6 +47,83 @@ fn channels_that_nobody_uses_are_no_reason_to_warn() {
     assert!(says(&[&stage[..], &[path(&store)]].concat()));
 }
 
+/// Serves the wind of the lowest level as that at 10 m: UBOT is then read from `u10`.
+fn lift_wind(fields: &Path) {
+    let entries = std::fs::read_dir(fields).expect("readable");
+    for file in entries.map(|entry| entry.expect("an entry").path()) {
+        if file.extension().is_some_and(|e| e == "nc") {
+            let mut file = netcdf::append(&file).expect("opened");
+            let wind = file.variable("UBOT").expect("the channel");
+            let values: Vec<f32> = wind.get_values(..).expect("read");
+            let along = ["time", "lat", "lon"];
+            let mut other = file.add_variable::<f32>("u10", &along).expect("added");
+            other.put_attribute("units", "m s-1").expect("written");
+            other.put_values(&values, ..).expect("written");
+            file.close().expect("closed");
+        }
+    }
+    spoil("UBOT", "K", fields);
+}
+
+/// A network that learnt from 10 m wind ran on the wind of the lowest level without a word, and from heights that were
+/// computed on those of files.
+#[test]
+fn channels_of_other_sources_than_in_training_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (fields, learnt) = (simulate(folder.path(), 1, 2), simulate(folder.path(), 3, 1));
+    lift_wind(&learnt);
+    spoil("ZBOT", "K", &learnt);
+    let (store, truth) = (at("store"), learnt.join("truth"));
+    stage(&learnt, &truth, &store, &["--block-days=1"]);
+    let train = |out: &str| {
+        let out = at(out);
+        let call = ["train", "--recipe=small", "--data", path(&store), "-q"];
+        let short = ["--set=training.steps=1", "--set=network.width=0.1"];
+        run(&[&call[..], &["--out", path(&out)], &short[..]].concat());
+        out.join("last.safetensors")
+    };
+    let warns = |model: &Path, input: &Path, out: &str| {
+        let call = ["infer", path(input), "--model", path(model), "--out"];
+        let output = squall().args(call).arg(at(out)).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let lines = said
+            .lines()
+            .filter(|line| line.contains("in training; here"));
+        lines.map(str::to_string).collect::<Vec<_>>()
+    };
+    let model = train("model");
+    let wind = "UBOT was `u10` (10 m wind instead of the lowest model level) in training; here it is `UBOT`";
+    let height = "ZBOT was computed in training; here it is `ZBOT`";
+    let told = warns(&model, &fields, "masks");
+    assert!(
+        told.len() == 2 && told[0].contains(wind) && told[1].contains(height),
+        "{told:?}"
+    );
+    assert!(warns(&model, &learnt, "same").is_empty());
+    assert!(warns(&model, &store, "stored").is_empty());
+    let shown = run(&["model", "show", path(&model)]);
+    let rows = "training\n  UBOT     `u10` (10 m wind instead of the lowest model level)\n  ZBOT     computed\n";
+    assert!(shown.contains(rows), "{shown}");
+
+    // A store of an earlier version tells no sources.
+    let index = store.join("store.json");
+    let told = std::fs::read(&index).expect("a store");
+    let mut told: Value = serde_json::from_slice(&told).expect("JSON");
+    let sources = told.as_object_mut().and_then(|all| all.remove("sources"));
+    assert_eq!(sources.expect("known")["UBOT"][0]["variable"], "u10");
+    std::fs::write(&index, told.to_string()).expect("written");
+    let old = train("old");
+    assert!(warns(&old, &fields, "unknown").is_empty());
+    assert!(warns(&model, &store, "untold").is_empty());
+    assert!(!run(&["model", "show", path(&old)]).contains("sources"));
+    // Staging again makes it known.
+    stage(&learnt, &truth, &store, &["--block-days=1"]);
+    let staged = std::fs::read_to_string(&index).expect("a store");
+    assert!(staged.contains("\"sources\""));
+}
+
 /// Vapour transport over levels ends at the ground, or below it where PS cannot be read.
 #[test]
 fn surface_pressure_is_of_use_where_transport_is_summed() {

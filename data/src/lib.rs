@@ -4,7 +4,7 @@
 //! values.
 //!
 //! - Reading: [`archive`] (many files as one time axis), [`variable`] (names and units), [`snapshot`] (one time),
-//!   [`inspect`] (what a file or folder is).
+//!   [`inspect`] (what a file or folder is), [`channel_source`] (what serves as a channel).
 //! - Time and space: [`calendar`], [`gaps`], [`grid`].
 //! - Labels: [`label`] (class masks), [`mask_file`] (masks as CF netCDF), [`boxes`].
 //! - Training: [`store`] (flat samples), [`staging`] (copies on node-local disks), [`sampler`] (which samples a rank
@@ -43,6 +43,7 @@ pub mod boxes;
 pub mod calendar;
 pub mod caught;
 pub mod cell;
+pub mod channel_source;
 pub mod class_weights;
 pub mod error;
 pub mod facts;
@@ -68,6 +69,7 @@ pub use archive::Archive;
 pub use batch::HostBatch;
 pub use boxes::{BoxClass, BoxFrame, BoxFrames, GeoBox, PixelBox, TrackedBox};
 pub use calendar::{Calendar, Time};
+pub use channel_source::{ChannelSource, ChannelSources};
 pub use error::DataError;
 pub use grid::LatLonGrid;
 pub use label::{Class, ClassMask};

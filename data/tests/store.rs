@@ -3,6 +3,7 @@
 mod store_support;
 
 use ndarray::{Array2, Array3};
+use squall_data::channel_source::{ChannelSource, ChannelSources, How};
 use squall_data::class_weights::ClassWeighting;
 use squall_data::normalise::NormalisationMethod;
 use squall_data::store::{Encoding, LocalCopy, Split, Store, StoreMeta, StoreWriter, View};
@@ -504,6 +505,38 @@ fn wrong_samples_are_refused() {
     }
     assert!(writer.is_empty());
     assert!(writer.finish().is_err());
+}
+
+/// Stores of earlier versions tell no sources, and are the same data.
+#[test]
+fn sources_of_channels_are_kept_and_change_no_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = write_store(&folder.path().join("plain"), Encoding::F32, 4);
+    assert!(plain.sources().is_empty());
+    let index = |store: &Store| fs::read_to_string(store.folder().join("store.json")).unwrap();
+    assert!(!index(&plain).contains("\"sources\""));
+    let total_water = ChannelSource {
+        variable: Some("prw".into()),
+        how: How::Read,
+    };
+    let of_water = BTreeSet::from([total_water]);
+    let sources = ChannelSources::from([(Variable::Tmq, of_water)]);
+    let at = folder.path().join("told");
+    // Begun by a writer that ended after the first shard, of three samples.
+    let mut writer = StoreWriter::create(&at, meta(Encoding::F32)).unwrap();
+    for id in 0..3 {
+        writer.push(&sample(id), &mask(id), split(id)).unwrap();
+    }
+    drop(writer);
+    let mut writer = StoreWriter::create(&at, meta(Encoding::F32)).unwrap();
+    assert_eq!(writer.len(), 3);
+    writer.push(&sample(3), &mask(3), split(3)).unwrap();
+    writer.set_sources(sources.clone());
+    let told = writer.finish().unwrap();
+    assert_eq!(told.sources(), &sources);
+    assert_eq!(told.data_hash(), plain.data_hash());
+    let part = r#""sources":{"TMQ":[{"variable":"prw","how":"read"}]},"#;
+    assert_eq!(index(&told).replace(part, ""), index(&plain));
 }
 
 /// Of a column at 0°E that had been the last one, as f32 has it at 360.

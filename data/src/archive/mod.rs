@@ -7,6 +7,7 @@
 //! axes and `candidate` for its variables, whose names are in `alias` and whose units are in `units`. `build` merges
 //! all files into one time axis, of which `kept` leaves out times that a command has no use for. `read` then reads the
 //! fields of a time: `decode` turns stored numbers into values, and `derive` computes channels that the files lack.
+//! `served` names what serves as each channel.
 
 mod alias;
 mod blocks;
@@ -27,6 +28,7 @@ pub(crate) mod nc;
 mod problem;
 mod read;
 pub(crate) mod scan;
+mod served;
 mod survey;
 mod time_mean;
 mod units;

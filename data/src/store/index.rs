@@ -5,7 +5,7 @@ use super::{
     Encoding, INDEX_FILE, STORE_VERSION, SampleEntry, ShardEntry, Statistics, StoreMeta, hex,
 };
 use crate::error::{DataError, Result};
-use crate::{Calendar, LatLonGrid, Variable};
+use crate::{Calendar, ChannelSources, LatLonGrid, Variable};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -22,6 +22,9 @@ pub struct IndexFile {
     lon_deg: Vec<f64>,
     calendar: Calendar,
     channels: Vec<Variable>,
+    /// Empty if not known, as in stores of earlier versions.
+    #[serde(default, skip_serializing_if = "ChannelSources::is_empty")]
+    pub sources: ChannelSources,
     encoding: Encoding,
     record_bytes: u64,
     shard_bytes: u64,
@@ -44,6 +47,7 @@ impl IndexFile {
         shards: Vec<ShardEntry>,
         samples: Vec<SampleEntry>,
         statistics: Statistics,
+        sources: ChannelSources,
     ) -> Self {
         Self {
             format: FORMAT.to_string(),
@@ -52,6 +56,7 @@ impl IndexFile {
             lon_deg: meta.grid.lon_deg().to_vec(),
             calendar: meta.calendar,
             channels: meta.channels.clone(),
+            sources,
             encoding: meta.encoding,
             record_bytes: meta.record_bytes(),
             shard_bytes: meta.shard_bytes,
@@ -63,7 +68,7 @@ impl IndexFile {
     }
 }
 
-/// SHA-256 of the data: layout, and time, split and content of every sample, but not paths.
+/// SHA-256 of the data: layout, and time, split and content of every sample, but neither paths nor sources.
 fn data_hash(meta: &StoreMeta, samples: &[SampleEntry]) -> String {
     let mut hasher = Sha256::new();
     hasher.update(meta.hash());

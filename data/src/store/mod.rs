@@ -17,6 +17,8 @@
 //!
 //! Boxes around storms, for detectors, are in a separate file, `boxes.jsonl`, if the store has any ([`Store::boxes`]).
 //!
+//! The index names what served as each channel in the files ([`Store::sources`]), if the writer was told.
+//!
 //! `squall stage` also records the sources of the store (`origin.json`) and the times that it could not read
 //! (`left_out.txt`); readers need neither.
 //!

@@ -9,7 +9,7 @@ use super::{SampleEntry, ShardEntry, Split, Statistics, StoreMeta};
 use crate::class_weights::ClassWeighting;
 use crate::error::{DataError, Result};
 use crate::normalise::{ChannelScale, Normalisation, NormalisationMethod, names};
-use crate::{ClassMask, LatLonGrid, Time, Variable};
+use crate::{ChannelSources, ClassMask, LatLonGrid, Time, Variable};
 use ndarray::Array2;
 use rayon::prelude::*;
 use serde::Serialize;
@@ -102,6 +102,11 @@ impl Store {
     /// The channels, in stored order.
     pub fn channels(&self) -> &[Variable] {
         &self.meta.channels
+    }
+
+    /// What served as each channel in the files; a channel whose source is not known is absent.
+    pub fn sources(&self) -> &ChannelSources {
+        &self.index.sources
     }
 
     /// The shape of a sample: (lat, lon, channel).

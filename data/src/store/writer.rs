@@ -8,7 +8,7 @@ use super::{BOXES_FILE, INDEX_FILE, SampleEntry, ShardEntry, Split, Statistics, 
 use crate::error::{DataError, Result};
 use crate::label::UNLABELLED;
 use crate::snapshot::shape_text;
-use crate::{ClassMask, GeoBox, Snapshot, atomic};
+use crate::{ChannelSources, ClassMask, GeoBox, Snapshot, atomic};
 use ndarray::{Array2, Array3, ArrayView2, ArrayView3, Axis};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -25,6 +25,7 @@ pub struct StoreWriter {
     samples: Vec<SampleEntry>,
     /// Statistics over the training samples of finished shards.
     statistics: Statistics,
+    sources: ChannelSources,
     current: Option<ShardWriter>,
     encoder: RecordEncoder,
     fields: Array3<f32>,
@@ -57,6 +58,7 @@ impl StoreWriter {
             shards: Vec::new(),
             samples: Vec::new(),
             statistics: Statistics::empty(&meta.channels),
+            sources: ChannelSources::new(),
             current: None,
             folder,
             meta,
@@ -88,6 +90,11 @@ impl StoreWriter {
     /// The samples in finished shards: after [`StoreWriter::create`], all samples.
     pub fn samples(&self) -> &[SampleEntry] {
         &self.samples
+    }
+
+    /// Records what served as each channel of all samples, for [`Store::sources`].
+    pub fn set_sources(&mut self, sources: ChannelSources) {
+        self.sources = sources;
     }
 
     /// Appends a sample. Infinite values are stored as missing.
@@ -293,7 +300,8 @@ impl StoreWriter {
                 boxes.len()
             )));
         }
-        let index = IndexFile::new(&self.meta, self.shards, self.samples, self.statistics);
+        let (shards, samples) = (self.shards, self.samples);
+        let index = IndexFile::new(&self.meta, shards, samples, self.statistics, self.sources);
         let text = serde_json::to_vec(&index)
             .map_err(|e| DataError::Invalid(format!("index of the store: {e}")))?;
         // Before the index, which marks the store as finished.

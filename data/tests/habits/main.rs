@@ -4,6 +4,7 @@ mod levels;
 mod times;
 
 use squall_data::archive::on_library_thread;
+use squall_data::channel_source::in_words;
 use squall_data::inspect::inspect;
 use squall_data::{Archive, Variable};
 
@@ -296,6 +297,57 @@ fn inspect_tells_what_each_variable_serves() {
         let variable = variables.find(|variable| variable.name == name).unwrap();
         assert_eq!(variable.channels.join(", "), uses, "{name}");
     }
+}
+
+/// A network that learnt from other sources than it is given has to tell.
+#[test]
+fn sources_of_channels_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let fields: [(&str, &str, &[&str]); 6] = [
+        ("msl", "Pa", &AT_SURFACE),
+        ("sp", "Pa", &AT_SURFACE),
+        ("d2m", "K", &AT_SURFACE),
+        ("t2m", "K", &AT_SURFACE),
+        ("u10", "m s-1", &AT_SURFACE),
+        ("q", "kg kg-1", &ON_LEVELS),
+    ];
+    file_with_levels(&at("first.nc"), &fields);
+    // A later time has the wind of the lowest level.
+    file_of(
+        &at("later.nc"),
+        &[("time", 1), ("lat", 4), ("lon", 4)],
+        &[LAT, LON, ("time", "time", &[9.0], &[SINCE])],
+        &[("UBOT", "m s-1", &AT_SURFACE), ("PSL", "Pa", &AT_SURFACE)],
+    );
+    let archive = open(folder.path());
+    assert_eq!(archive.times().len(), 2);
+    let said = |indices: std::ops::Range<usize>| -> Vec<String> {
+        let sources = archive.sources(indices, &Variable::CHANNELS);
+        let others = sources
+            .iter()
+            .filter(|(channel, sources)| !sources.iter().all(|source| source.is_itself(**channel)));
+        let words = others.map(|(channel, sources)| format!("{channel}: {}", in_words(sources)));
+        words.collect()
+    };
+    let at_10_m = "`u10` (10 m wind instead of the lowest model level)";
+    let first = [
+        "TMQ: computed from `q`".to_string(),
+        format!("UBOT: {at_10_m}"),
+        "QREFHT: computed from `d2m`".into(),
+        "PS: `sp`".into(),
+        "PSL: `msl`".into(),
+        "TREFHT: `t2m`".into(),
+        "ZBOT: computed".into(),
+    ];
+    assert_eq!(said(0..1), first);
+    assert!(said(1..2).is_empty());
+    let both = said(0..2);
+    let [wind, pressure] = [
+        format!("UBOT: `UBOT` and {at_10_m}"),
+        "PSL: `PSL` and `msl`".into(),
+    ];
+    assert!(both.contains(&wind) && both.contains(&pressure), "{both:?}");
 }
 
 /// Gives all values of some fields at the ground these numbers, and those of levels one number for each.

@@ -1,8 +1,9 @@
 //! Checks whether a model may be used on an input, by comparing its training data with the input.
 
 use super::{Contract, GridFacts, classes_of, mask_classes_of};
-use squall_data::Variable;
+use squall_data::channel_source::{differ, in_words};
 use squall_data::grid::LatLonGrid;
+use squall_data::{ChannelSources, Variable};
 
 /// Maximum relative difference of grid spacing: beyond it, events span a different number of pixels than the kernels
 /// were trained on.
@@ -34,6 +35,23 @@ impl Contract {
         } else {
             Err(reasons)
         }
+    }
+
+    /// Notes on channels that the input takes from another source than the training data did, one each; none where a
+    /// source is not known.
+    pub fn other_sources(&self, input: &ChannelSources) -> Vec<String> {
+        let differing = self.channels.iter().filter_map(|channel| {
+            let given = input.get(&channel.variable)?;
+            differ(&channel.sources, given).then(|| {
+                format!(
+                    "{} was {} in training; here it is {}: results may be worse than in validation",
+                    channel.variable,
+                    in_words(&channel.sources),
+                    in_words(given)
+                )
+            })
+        });
+        differing.collect()
     }
 
     /// Rejects an input that lacks channels, naming them.

@@ -7,9 +7,9 @@ use crate::error::{JobError, Result};
 use crate::recipe::{BestBy, Recipe, Task, Training};
 use serde::{Deserialize, Serialize};
 use squall_data::grid::LatLonGrid;
-use squall_data::{BoxClass, Class, Normalisation, Variable};
+use squall_data::{BoxClass, ChannelSource, ChannelSources, Class, Normalisation, Variable};
 use squall_model::{ModelFile, NetworkConfig, Precision};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// Version of the contract format.
@@ -25,6 +25,9 @@ pub struct Channel {
     pub variable: Variable,
     /// Its unit before normalisation.
     pub unit: String,
+    /// What served as it in the files of the training data; empty if not known.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub sources: BTreeSet<ChannelSource>,
 }
 
 /// The grid of the training data.
@@ -147,6 +150,7 @@ impl Contract {
                 .map(|variable| Channel {
                     variable,
                     unit: variable.entry().unit.to_string(),
+                    sources: BTreeSet::new(),
                 })
                 .collect(),
             normalisation: normalisation.clone(),
@@ -178,6 +182,15 @@ impl Contract {
             step: 0,
             score: None,
         }
+    }
+
+    /// Records what served as the channels in the files of the training data.
+    pub fn with_sources(mut self, sources: &ChannelSources) -> Self {
+        for channel in &mut self.channels {
+            let known = sources.get(&channel.variable);
+            channel.sources = known.cloned().unwrap_or_default();
+        }
+        self
     }
 
     /// Segmentation or detection, by the kind of network.

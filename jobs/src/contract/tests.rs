@@ -1,4 +1,5 @@
 use super::*;
+use squall_data::channel_source::How;
 use squall_data::normalise::{ChannelScale, NormalisationMethod};
 use squall_model::networks::NetworkName;
 
@@ -112,6 +113,44 @@ fn mismatches_are_refused_with_every_reason() {
     let (regional, _) = LatLonGrid::from_axes(same.lat_deg().to_vec(), lon).unwrap();
     let reasons = contract.check(&regional, &Variable::CHANNELS).unwrap_err();
     assert!(reasons[0].contains("wraps around the globe"), "{reasons:?}");
+}
+
+/// A network that learnt from 10 m wind ran on the wind of the lowest level without a word.
+#[test]
+fn other_sources_than_in_training_are_told() {
+    let read = |name: &str| ChannelSource {
+        variable: Some(name.into()),
+        how: How::Read,
+    };
+    let summed = ChannelSource {
+        variable: Some("hus".into()),
+        how: How::Computed,
+    };
+    let sources = |water: ChannelSource| -> ChannelSources {
+        // PS is not of the model.
+        ChannelSources::from([
+            (Variable::Tmq, BTreeSet::from([water])),
+            (Variable::Psl, BTreeSet::from([read("msl")])),
+            (Variable::Ps, BTreeSet::from([read("sp")])),
+        ])
+    };
+    let (of_column, of_levels) = (sources(read("prw")), sources(summed));
+    let old = contract();
+    assert!(old.other_sources(&of_levels).is_empty());
+    let model = old.clone().with_sources(&of_column);
+    assert!(model.channels[0].sources.contains(&read("prw")));
+    assert!(model.other_sources(&ChannelSources::new()).is_empty());
+    assert!(model.other_sources(&sources(read("tcwv"))).is_empty());
+    let told = model.other_sources(&of_levels);
+    let expected = "TMQ was `prw` in training; here it is computed from `hus`";
+    assert!(told.len() == 1 && told[0].starts_with(expected), "{told:?}");
+    // Models of earlier versions name none.
+    let (path, mut file) = (Path::new("m.safetensors"), ModelFile::default());
+    for (contract, is_named) in [(old, false), (model, true)] {
+        contract.put(&mut file).unwrap();
+        assert_eq!(file.facts[FACT].contains("\"sources\""), is_named);
+        assert_eq!(Contract::of(&file.facts, path).unwrap(), contract);
+    }
 }
 
 /// Events in pixels are those that kernels learnt up to 15 % of the spacing, finer or coarser.

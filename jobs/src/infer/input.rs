@@ -10,7 +10,9 @@ use squall_data::archive::Archive;
 use squall_data::facts::FileFacts;
 use squall_data::gaps::usual_step_seconds;
 use squall_data::store::{Encoding, SampleReader, Split, View};
-use squall_data::{Calendar, DataError, LatLonGrid, Normalisation, Store, Time, Variable};
+use squall_data::{
+    Calendar, ChannelSources, DataError, LatLonGrid, Normalisation, Store, Time, Variable,
+};
 use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
@@ -127,6 +129,14 @@ impl<'a> Input<'a> {
         match &self.source {
             Source::Archive(archive) => archive.calendar(),
             Source::Store(store, _) => store.meta().calendar,
+        }
+    }
+
+    /// What serves as each of these channels; a channel whose source is not known is absent.
+    pub(super) fn sources(&self, channels: &[Variable]) -> ChannelSources {
+        match &self.source {
+            Source::Archive(archive) => archive.sources(0..archive.times().len(), channels),
+            Source::Store(store, _) => store.sources().clone(),
         }
     }
 

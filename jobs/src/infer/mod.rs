@@ -178,11 +178,11 @@ impl Inference<'_> {
 
     /// Computes the memory demand, the batch size and notes for the user, before any file is touched.
     fn prepare(&self) -> Result<(Demand, NonZeroUsize, Vec<String>)> {
-        let readable = self
-            .input
-            .readable(&self.ensemble.variables(), self.options);
+        let channels = self.ensemble.variables();
+        let readable = self.input.readable(&channels, self.options);
         let mut notes = self.ensemble.check(self.input.grid(), &readable)?;
         self.check_times()?;
+        notes.extend(self.other_sources(&channels));
         notes.extend(self.input.problems().iter().cloned());
         let demand = Demand::of(self)?;
         let (rows, columns) = self.input.grid().shape();
@@ -193,6 +193,19 @@ impl Inference<'_> {
         };
         let batch = demand.batch(self.options, wanted)?;
         Ok((demand, batch, notes))
+    }
+
+    /// Notes on channels that come from another source than in training, each once for all members.
+    fn other_sources(&self, channels: &[Variable]) -> Vec<String> {
+        let given = self.input.sources(channels);
+        let models = self.ensemble.models().iter();
+        let mut notes: Vec<String> = Vec::new();
+        for note in models.flat_map(|model| model.contract().other_sources(&given)) {
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+        notes
     }
 
     /// Fails if the frames of a clip have another spacing in time than in training: storms would seem to move at

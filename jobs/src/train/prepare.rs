@@ -249,10 +249,11 @@ fn contract_of(
     let (grid, hash) = (store.grid(), store.data_hash());
     let frame_seconds =
         (recipe.clips()).and_then(|shape| shape.frame_seconds(clips::in_time(store, &[]).2));
-    Contract {
+    let contract = Contract {
         frame_seconds,
         ..Contract::new(recipe, network, normalisation, grid, hash)
-    }
+    };
+    contract.with_sources(store.sources())
 }
 
 /// Class weights of masks: from the recipe, or computed from the class frequencies of the training masks that teach.

@@ -227,8 +227,11 @@ fn quarters_and_cyclone_years_are_those_of_the_first_point() {
         // Rivers have no season: none is of the year after the data.
         let mut rivers = one.clone();
         (rivers.tracks.iter_mut()).for_each(|track| track.class = Class::AtmosphericRiver);
-        let scores =
-            score_against_world(&rivers, &rivers, &WorldRules::default(), &quick()).unwrap();
+        let rules = WorldRules {
+            class: Class::AtmosphericRiver,
+            ..WorldRules::default()
+        };
+        let scores = score_against_world(&rivers, &rivers, &rules, &quick()).unwrap();
         assert_eq!(scores.years[0].name, "2001", "{month} {lat_deg}");
     }
 }

@@ -4,7 +4,9 @@ use crate::output;
 use crate::plan::counted;
 use clap::Args;
 use serde::Serialize;
+use squall_data::channel_source::in_words;
 use squall_jobs::Contract;
+use squall_jobs::contract::Channel;
 use squall_model::exchange::Weights;
 use std::fmt;
 use std::path::PathBuf;
@@ -202,5 +204,21 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
             "  {name:<8} {unit:<10} {subtract:>14.6e} {divide:>14.6e}"
         )?;
     }
-    Ok(())
+    write_sources(f, contract)
+}
+
+/// Lists what served in training as the channels that were not variables of their own names.
+fn write_sources(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Result {
+    let is_other = |channel: &&Channel| {
+        let mut sources = channel.sources.iter();
+        sources.any(|source| !source.is_itself(channel.variable))
+    };
+    let mut others = contract.channels.iter().filter(is_other).peekable();
+    if others.peek().is_some() {
+        writeln!(f, "sources   what served as a channel in training")?;
+    }
+    others.try_for_each(|channel| {
+        let name = channel.variable.name();
+        writeln!(f, "  {name:<8} {}", in_words(&channel.sources))
+    })
 }

@@ -290,6 +290,9 @@ impl Stage {
         let skipped_times = chosen - selection.samples.len();
         skipped::say(skipped_times, chosen, &self.input)?;
         let boxes = frames.is_some().then(|| selection.boxes());
+        // Of the samples that are there, whoever wrote them: a store that was continued has the same.
+        let staged = selection.samples.iter().map(|sample| sample.index);
+        writer.set_sources(archive.sources(staged, &channels));
         let store = writer.finish_with_boxes(boxes.as_deref())?;
         code::finish(out);
         Ok(StageSummary {

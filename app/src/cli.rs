@@ -211,6 +211,9 @@ mod tests {
                 let text = text.unwrap_or_default();
                 assert!(text.starts_with("Example"), "{call} has none");
                 assert!(text.contains(&format!("squall {call}")), "{text}");
+                // Help breaks at 100 columns, and a command must survive copying.
+                let longest = text.lines().map(str::len).max();
+                assert!(longest.unwrap_or(0) <= 98, "{text}");
                 let (_, wrong) = check(&text, &commands);
                 assert!(wrong.is_empty(), "{wrong:?}");
             }

@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 /// pass. docs/scaling.md describes what the model includes and its errors against published measurements.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: squall scale --recipe deeplabv3plus-published --machine summit --nodes 1,64,4560 --samples 63000"
+    after_help = "Example:\n  squall scale --recipe deeplabv3plus-published --machine summit --nodes 1,64,4560 \\\n      --samples 63000"
 )]
 pub struct Scale {
     /// Recipe file, or the name of a built-in recipe.

@@ -20,7 +20,7 @@ use std::process::Command;
 /// and resubmits itself until the training is done, as long as each turn makes progress.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: squall submit --recipe deepcam --machine perlmutter --nodes 64 --hours 6 --account m1234 --data STORE --out RUN --script job.sh"
+    after_help = "Example:\n  squall submit --recipe deepcam --machine perlmutter --nodes 64 --hours 6 --account m1234 \\\n      --data STORE --out RUN --script job.sh"
 )]
 pub struct Submit {
     /// Recipe file, or the name of a built-in recipe.

@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Train a network on a sample store; repeat the command to continue an interrupted run.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  squall train --recipe small --data store --out model\n  squall train --recipe small --data store --out model --set training.batch=4 --set training.epochs=5\n  mpirun -n 4 squall train --recipe R.toml --data store --out model"
+    after_help = "Examples:\n  squall train --recipe small --data store --out model\n  squall train --recipe small --data store --out model --set training.batch=4 \\\n      --set training.epochs=5\n  mpirun -n 4 squall train --recipe R.toml --data store --out model"
 )]
 pub struct Train {
     /// Recipe file, or the name of a built-in recipe: small, full, deeplabv3plus-published, deepcam, tiramisu, cgnet,

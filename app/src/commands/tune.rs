@@ -33,7 +33,7 @@ const MOST_TRIALS: u64 = 100_000;
 /// tune ...`, tasks of a job array) take trials that no other process has.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Example: squall tune --recipe small --data STORE --out TUNED --vary schedule.rate=1e-4..1e-2 --vary training.batch=1,2,4"
+    after_help = "Example:\n  squall tune --recipe small --data STORE --out TUNED --vary schedule.rate=1e-4..1e-2 \\\n      --vary training.batch=1,2,4"
 )]
 pub struct Tune {
     /// Recipe file, or the name of a built-in recipe.

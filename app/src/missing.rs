@@ -15,11 +15,10 @@ type Counts = BTreeMap<Variable, (u64, u64)>;
 impl Missing {
     /// Adds the counts of a time.
     pub fn note(&self, snapshot: &Snapshot) {
-        let planes = snapshot.variables.iter().zip(snapshot.fields.outer_iter());
-        let counted = planes.map(|(variable, plane)| {
-            let missing = plane.iter().filter(|value| !value.is_finite()).count();
-            (*variable, missing as u64, plane.len() as u64)
-        });
+        let (rows, columns) = snapshot.grid.shape();
+        let all = (rows * columns) as u64;
+        let missing = snapshot.missing_values();
+        let counted = missing.map(|(variable, missing)| (variable, missing as u64, all));
         self.add(counted.collect());
     }
 

@@ -106,4 +106,28 @@ impl ClassMask {
             .for_each(|&code| counts[usize::from(code)] += 1);
         counts
     }
+
+    /// Turns the cells of a class into background.
+    pub fn remove(&mut self, class: Class) {
+        let (removed, background) = (class.code(), Class::Background.code());
+        self.codes
+            .mapv_inplace(|code| if code == removed { background } else { code });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Calendar;
+    use ndarray::arr2;
+
+    #[test]
+    fn a_class_that_is_removed_leaves_background_and_the_other_one() {
+        let time = Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap();
+        let mut mask = ClassMask::new(time, arr2(&[[0u8, 1, 2], [2, 1, 0]])).unwrap();
+        mask.remove(Class::TropicalCyclone);
+        assert_eq!(mask.codes, arr2(&[[0u8, 0, 2], [2, 0, 0]]));
+        mask.remove(Class::AtmosphericRiver);
+        assert_eq!(mask.pixel_counts(), [6, 0, 0]);
+    }
 }

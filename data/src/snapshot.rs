@@ -36,6 +36,15 @@ impl Snapshot {
         Some(self.fields.index_axis(Axis(0), index))
     }
 
+    /// How many values of each plane are missing, that is not finite.
+    pub fn missing_values(&self) -> impl Iterator<Item = (Variable, usize)> {
+        let planes = self.variables.iter().zip(self.fields.outer_iter());
+        planes.map(|(variable, plane)| {
+            let missing = plane.iter().filter(|value| !value.is_finite());
+            (*variable, missing.count())
+        })
+    }
+
     /// Rejects fields whose mean (over some of their rows) is outside of the variable's plausible range, such as
     /// pressure in hPa labelled Pa, and impossibly fast winds.
     ///

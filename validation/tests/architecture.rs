@@ -14,6 +14,24 @@ const ARROWS: [(&str, &[&str]); 6] = [
     ("app", &["climate", "data", "jobs", "model", "validation"]),
 ];
 
+/// Libraries of others that a crate must not depend on: names, or what names begin with before a hyphen.
+const FOREIGN_FORBIDDEN: [(&str, &[&str]); 3] = [
+    ("data", &["candle", "mpi"]),
+    ("climate", &["candle", "mpi"]),
+    ("model", &["mpi", "netcdf"]),
+];
+
+/// What loops over the cells of fields and masks, which the program leaves to libraries.
+const LOOPS_OVER_CELLS: [&str; 7] = [
+    "from_shape_fn",
+    "mapv",
+    "mapv_inplace",
+    "indexed_iter",
+    "outer_iter",
+    "axis_iter",
+    "azip",
+];
+
 /// The only places with `unsafe`: the list of ARCHITECTURE.md.
 const UNSAFE_ALLOWED: [&str; 8] = [
     "model/onednn-sys/",
@@ -122,6 +140,38 @@ fn arrows_between_crates_hold() {
                 allowed.contains(&ours) || (name, ours) == ("model", "onednn-sys"),
                 "{name} -> {ours} is not an arrow of the design"
             );
+        }
+    }
+}
+
+#[test]
+fn crates_link_no_library_that_is_not_theirs() {
+    for (name, forbidden) in FOREIGN_FORBIDDEN {
+        for dependency in dependencies_of(name) {
+            let is_one = |library: &&str| {
+                let rest = dependency.strip_prefix(*library);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+            };
+            assert!(
+                !forbidden.iter().any(is_one),
+                "{name} must not depend on {dependency}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_program_leaves_cells_to_libraries() {
+    for (path, text) in all_rust_files() {
+        if !path.starts_with("app/src/") || path.ends_with("/tests.rs") || path.contains("/tests/")
+        {
+            continue;
+        }
+        let program = text.split("#[cfg(test)]\nmod tests {").next();
+        for line in program.unwrap_or_default().lines() {
+            let code = code_of(line);
+            let found = LOOPS_OVER_CELLS.iter().find(|word| has_word(&code, word));
+            assert!(found.is_none(), "{path} goes through cells: {line}");
         }
     }
 }

@@ -52,7 +52,7 @@ use candidates::CycloneFields;
 pub(crate) use candidates::{CoreFields, planes};
 pub(crate) use low_tracks::{LowRules, LowTracks};
 pub(crate) use lows::extratropical;
-use ndarray::Array2;
+use ndarray::{Array2, Array3};
 use squall_data::gaps::usual_step_hours;
 use squall_data::{Class, ClassMask, LatLonGrid, Snapshot, Time, TrackedBox, Variable};
 use std::sync::Arc;
@@ -122,6 +122,23 @@ impl LabelledSnapshot {
             objects,
             river_probability: None,
         }
+    }
+
+    /// The probability of every class of masks, as mask files hold them: what is no river by the ensemble's probability
+    /// is background. `None` without an ensemble.
+    ///
+    /// # Shapes
+    /// returns `(lat, lon, class)`, classes in the order of [`Class::ALL`]
+    pub fn probabilities(&self) -> Option<Array3<f32>> {
+        let rivers = self.river_probability.as_ref()?;
+        let (rows, columns) = rivers.dim();
+        let of_class = |(j, i, class): (usize, usize, usize)| match Class::ALL[class] {
+            Class::AtmosphericRiver => rivers[[j, i]],
+            Class::Background => 1.0 - rivers[[j, i]],
+            _ => 0.0,
+        };
+        let shape = (rows, columns, Class::ALL.len());
+        Some(Array3::from_shape_fn(shape, of_class))
     }
 }
 

@@ -1,8 +1,8 @@
 //! Classes that masks cannot contain: tags of rivers say nothing about cyclones.
 
 use serde::Serialize;
+use squall_data::Class;
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Class, ClassMask};
 use std::fmt;
 
 /// A class that is not scored because one side's files cannot contain it.
@@ -28,13 +28,6 @@ impl LeftOut {
         classes
             .filter(|one| one.by_prediction || one.by_truth)
             .collect()
-    }
-
-    /// Replaces the class in a mask by background, the only thing the other side can contain there.
-    pub fn remove_from(&self, mask: &mut ClassMask) {
-        let (removed, background) = (self.class.code(), Class::Background.code());
-        mask.codes
-            .mapv_inplace(|code| if code == removed { background } else { code });
     }
 }
 

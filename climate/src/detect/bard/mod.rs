@@ -283,6 +283,8 @@ mod tests {
             detector.masks(&fields).unwrap()
         };
         let tagged = labels(2.0 / 3.0);
+        let of_classes = tagged.probabilities().unwrap();
+        assert_eq!(of_classes.dim(), (181, 360, 3));
         let probability = tagged.river_probability.unwrap();
         for (cell, expected) in [
             ((132, 105), 2.0 / 3.0),
@@ -292,6 +294,11 @@ mod tests {
             ((121, 50), 0.0),
         ] {
             assert!((probability[cell] - expected).abs() < 1e-6, "{cell:?}");
+            let (j, i) = cell;
+            assert_eq!(of_classes[[j, i, 2]], probability[cell], "{cell:?}");
+            assert_eq!(of_classes[[j, i, 1]], 0.0, "{cell:?}");
+            let background = of_classes[[j, i, 0]];
+            assert!((background - (1.0 - expected)).abs() < 1e-6, "{cell:?}");
         }
         // Weighted by area: sin 49.5° - sin 44.5° = 0.05950 at 1, sin 44.5° - sin 39.5° = 0.06483 at 2/3.
         let mean = (0.05950 + 2.0 / 3.0 * 0.06483) / (0.05950 + 0.06483);

@@ -10,7 +10,6 @@ use crate::code;
 use crate::failure::Advice;
 use crate::input::{ORIGIN, name_of};
 use crate::made_by::{self, BESIDE_BOXES, CLASSES};
-use ndarray::Array3;
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::LabelledSnapshot;
@@ -134,16 +133,7 @@ impl<'a> Masks<'a> {
             return Ok(());
         };
         let mask = &labelled.mask;
-        let probabilities = labelled.river_probability.as_ref().map(|rivers| {
-            let (rows, columns) = rivers.dim();
-            Array3::from_shape_fn((rows, columns, Class::ALL.len()), |(j, i, class)| {
-                match Class::ALL[class] {
-                    Class::AtmosphericRiver => rivers[[j, i]],
-                    Class::Background => 1.0 - rivers[[j, i]],
-                    _ => 0.0,
-                }
-            })
-        });
+        let probabilities = labelled.probabilities();
         let source = self.archive.source_of(index).0;
         if self.open.is_none() {
             // Skipped times are not visible in its name.

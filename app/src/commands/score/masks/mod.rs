@@ -102,9 +102,10 @@ impl Sides {
             if let Some(cells) = &self.cells {
                 prediction = cells.bring(&prediction)?;
             }
-            for class in &self.left_out {
-                class.remove_from(&mut prediction);
-                class.remove_from(&mut label);
+            for left_out in &self.left_out {
+                // Background is all that the other side can hold there.
+                prediction.remove(left_out.class);
+                label.remove(left_out.class);
             }
             prediction.time = label.time;
             let confusion = Confusion::of_masks(&label, &prediction, grid)?;

@@ -187,7 +187,10 @@ case "${1:-help}" in
     shift
     exec "${CARGO_TARGET_DIR:-target}/release/squall" demo "$@"
     ;;
-  lint) setup && lint ;;
+  lint)
+    setup # not `setup && lint`: left of && a failed command of setup would not end this script
+    lint
+    ;;
   test)
     setup
     lint
@@ -219,8 +222,14 @@ case "${1:-help}" in
     # Networks, optimisers, transfers of fields, ranks with a GPU each; the program. (`test` includes them.)
     run_tests "${everything[@]}" --lib --test gpu --test gpu_check --test gpu_graphs --test gpu_memory --test gpu_process --test gpu_input --test gpu_ranks
     ;;
-  onednn-v3-test) setup && onednn_v3_test ;;
-  mpi-test) setup && mpi_test ;;
+  onednn-v3-test)
+    setup
+    onednn_v3_test
+    ;;
+  mpi-test)
+    setup
+    mpi_test
+    ;;
   bench)
     setup
     cargo build --release -p squall

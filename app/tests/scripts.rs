@@ -1,5 +1,5 @@
 //! Scripts of `validation`, with a program that only writes down what it is asked for: what they do in a folder that
-//! holds something already.
+//! holds something already. And `run.sh`, with an `apt-get` that fails.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -117,4 +117,45 @@ fn river_masks_of_another_grid_are_made_anew() {
         assert_eq!(rivers.count(), made, "{asked}\n{}", text(&output));
     }
     assert!(place.asked().contains("rivers 91 144 40 6 rivers"));
+}
+
+/// Left of `&&` a failed command of `setup` was passed over: it went on with the package lists of before.
+#[test]
+fn nothing_is_built_where_setup_fails() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let asked = folder.path().join("asked");
+    // No package is there; only the update of their lists fails.
+    for (name, line) in [
+        ("apt-get", "[ \"$1\" != update ] || exit 100"),
+        ("dpkg-query", "exit 1"),
+        ("id", "echo 0"),
+        ("cargo", ""),
+        ("python3", "exit 1"),
+    ] {
+        let program = folder.path().join(name);
+        let lines = format!(
+            "#!/bin/sh\necho \"{name} $*\" >> '{}'\n{line}\n",
+            asked.display()
+        );
+        fs::write(&program, lines).expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("executable");
+    }
+    let others = std::env::var("PATH").unwrap_or_default();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../run.sh");
+    for command in ["setup", "lint", "onednn-v3-test", "mpi-test"] {
+        fs::write(&asked, "").expect("written");
+        let output = Command::new("bash")
+            .arg(&script)
+            .arg(command)
+            .env("PATH", format!("{}:{others}", folder.path().display()))
+            .output()
+            .expect("bash starts");
+        let asked = fs::read_to_string(&asked).expect("what was asked for");
+        let said = format!("{command}: {}\n{asked}", text(&output));
+        assert_eq!(output.status.code(), Some(100), "{said}");
+        assert!(asked.contains("apt-get update"), "{said}");
+        for unasked in ["apt-get install", "cargo", "python3"] {
+            assert!(!asked.contains(unasked), "{said}");
+        }
+    }
 }

@@ -59,13 +59,38 @@ lint() {
   RUSTDOCFLAGS="-D warnings" cargo doc "${everything[@]}" --no-deps --quiet
 }
 
+# WORDS (`Need` in data/src/testdata.rs): tests that need these fail without them instead of being skipped.
+require() {
+  export SQUALL_REQUIRE="$1${SQUALL_REQUIRE:+,$SQUALL_REQUIRE}"
+}
+
+# Starts the list of what is skipped. Its path is absolute, because tests run in the folders of their crates.
+list_skipped() {
+  local folder="${CARGO_TARGET_DIR:-target}"
+  mkdir -p "$folder"
+  SQUALL_SKIPPED=$(cd "$folder" && pwd)/skipped-tests.txt
+  export SQUALL_SKIPPED
+  : >"$SQUALL_SKIPPED"
+}
+
+# REASON: says that the function which calls this is skipped, and lists it.
+skipped() {
+  echo "skipped: $1" >&2
+  [ -z "${SQUALL_SKIPPED:-}" ] || printf 'run.sh %s\t%s\n' "${FUNCNAME[1]}" "$1" >>"$SQUALL_SKIPPED"
+}
+
+# Says how many tests were skipped for lack of something; one that is skipped in two ways or runs counts once.
+count_skipped() {
+  echo "skipped for lack of something: $(cut -f 1 "$SQUALL_SKIPPED" | sort -u | wc -l) tests (listed in $SQUALL_SKIPPED)"
+}
+
 # Compiles the GPU kernels for A100 and H100 with NVIDIA's compiler, which needs no GPU; skipped if pip cannot install it.
 compile_kernels() {
   local folder="${CARGO_TARGET_DIR:-target}/nvrtc"
   local libraries="$folder/nvidia/cu13/lib"
   if [ ! -d "$libraries" ] && ! python3 -m pip install -q --no-deps --no-compile --target "$folder" \
     nvidia-cuda-nvrtc==13.0.88 >/dev/null 2>&1; then
-    echo "skipped: the GPU kernels are not compiled with NVRTC, because pip cannot install nvidia-cuda-nvrtc" >&2
+    skipped "the GPU kernels are not compiled with NVRTC, because pip cannot install nvidia-cuda-nvrtc"
     return
   fi
   LD_LIBRARY_PATH="$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}" \
@@ -80,7 +105,7 @@ cudnn_engines() {
     rm -rf "$folder.new"
     if ! python3 -m pip install -q --no-deps --no-compile --target "$folder.new" \
       nvidia-cudnn-cu13==9.19.0.56 nvidia-cublas==13.1.0.3 >/dev/null 2>&1; then
-      echo "skipped: cuDNN is not asked for its engines, because pip cannot install nvidia-cudnn-cu13, nvidia-cublas" >&2
+      skipped "cuDNN is not asked for its engines, because pip cannot install nvidia-cudnn-cu13, nvidia-cublas"
       return
     fi
     mv "$folder.new" "$folder"
@@ -193,6 +218,8 @@ case "${1:-help}" in
     ;;
   test)
     setup
+    require mpirun,cxx,bash # the first two are installed now
+    list_skipped
     lint
     compile_kernels
     run_tests "${everything[@]}"
@@ -204,6 +231,7 @@ case "${1:-help}" in
     # computation save time.
     run_tests -p squall --test path --test without_gpus --config 'profile.dev.package.squall-jobs.opt-level=0' \
       --config 'profile.dev.package.squall-validation.opt-level=0'
+    count_skipped
     ;;
   cuda-build)
     setup
@@ -228,6 +256,7 @@ case "${1:-help}" in
     ;;
   mpi-test)
     setup
+    require mpirun
     mpi_test
     ;;
   bench)
@@ -240,7 +269,7 @@ case "${1:-help}" in
     echo "usage: ./run.sh setup | demo | test | lint | bench | cuda-build | cuda-test | onednn-v3-test | mpi-test"
     echo "  setup  install missing system packages (${packages[*]})"
     echo "  demo   build, then run the whole workflow on small synthetic runs: files to report, in minutes"
-    echo "  test   check format, lints and documentation, and run all tests"
+    echo "  test   check format, lints and documentation, and run all tests; says how many were skipped"
     echo "  lint   check only format, lints and documentation"
     echo "  bench  measure operations, training step, inference, reading and simulating"
     echo "  cuda-build  build the program for machines with and without NVIDIA GPUs; needs no CUDA toolkit"

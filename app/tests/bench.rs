@@ -139,11 +139,9 @@ fn a_ceiling_has_no_part_in_the_memory_beside_it() {
 /// and rules that of the optimiser with copies of the parameters (87 MB).
 #[test]
 #[cfg(target_os = "linux")]
-#[allow(clippy::print_stderr)] // says what it skips
 fn what_is_measured_among_all_has_its_own_peak() {
     if fs::write("/proc/self/clear_refs", "5").is_err() {
-        eprintln!("skipped: the system cannot forget a peak");
-        return;
+        return common::skipped("the system cannot forget a peak");
     }
     let options = "bench all --grid 48x72 --size 24x36 --repeat 1 --json -q --device cpu";
     let told = run(&Vec::from_iter(options.split(' ')));
@@ -172,7 +170,6 @@ fn what_is_measured_among_all_has_its_own_peak() {
 /// TempestExtremes that fails on the first of two files is no TempestExtremes of half the time, nor of 0 s.
 #[test]
 #[cfg(target_os = "linux")]
-#[allow(clippy::print_stderr)] // says what it skips
 fn a_tempest_that_fails_has_no_row() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().expect("a temporary folder");
@@ -194,8 +191,7 @@ fn a_tempest_that_fails_has_no_row() {
         .env_remove("MINIMA")
         .output();
     let Ok(output) = output else {
-        eprintln!("skipped: there is no bash");
-        return;
+        return common::lacks(common::Need::Bash, "bash");
     };
     let said = common::text(&output);
     assert!(!output.status.success(), "{said}");
@@ -206,7 +202,6 @@ fn a_tempest_that_fails_has_no_row() {
 /// What `getrusage` says begins with the peak of the program that started the peer: this one, with 300 MB.
 #[test]
 #[cfg(target_os = "linux")]
-#[allow(clippy::print_stderr)] // says what it skips
 fn the_peak_of_a_peer_is_its_own() {
     let held = std::hint::black_box(vec![1u8; 300 << 20]);
     let peers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/peers");
@@ -216,8 +211,7 @@ fn the_peak_of_a_peer_is_its_own() {
         .output();
     drop(held);
     let Ok(output) = output else {
-        eprintln!("skipped: there is no Python");
-        return;
+        return common::lacks(common::Need::Python, "python3");
     };
     assert!(output.status.success(), "{}", common::text(&output));
     let told = String::from_utf8_lossy(&output.stdout);

@@ -1,11 +1,10 @@
 //! The program on a GPU, as a user types it; on the stand-in where there is no driver.
 #![cfg(feature = "cuda")]
-#![allow(clippy::print_stderr)] // says what it skips
 
 mod common;
 
 use common::stand_in::{on, stand_in, with_stand_in, works};
-use common::{mpirun, path, run, score, simulate, squall, stage, text};
+use common::{Need, lacks, mpirun, path, run, score, simulate, skipped, squall, stage, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -135,7 +134,7 @@ fn what_is_missing_is_named() {
     ];
     for (libraries, variable, device, code, words) in cases {
         if libraries == nothing && squall_has_driver() {
-            eprintln!("skipped: this machine has NVIDIA's driver");
+            skipped("this machine has NVIDIA's driver");
             continue;
         }
         let output = on(libraries, &[variable], &infer(device));
@@ -294,8 +293,7 @@ fn ranks_and_their_gpus_are_checked() {
             .env("SQUALL_STAND_IN_NCCL", nccl)
             .output();
         let Ok(output) = output else {
-            eprintln!("skipped: there is no mpirun");
-            return;
+            return lacks(Need::Mpirun, "mpirun");
         };
         let told = text(&output);
         assert!(!output.status.success(), "{told}");

@@ -1,11 +1,10 @@
 //! `validation/gpu/check.sh` on the stand-in: its commands, what it reads of their answers, and its tables.
 #![cfg(feature = "cuda")]
-#![allow(clippy::print_stderr)] // says what it skips
 
 mod common;
 
 use common::stand_in::{stand_in, with_stand_in};
-use common::{path, text};
+use common::{Need, lacks, path, text};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -19,8 +18,7 @@ const STEPS: &str = "golden,speed,graphs,inference,memory,learning,profile,two-g
 fn holds(script: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../validation/gpu");
     let Ok(output) = Command::new("python3").arg(folder.join(script)).output() else {
-        eprintln!("skipped: there is no Python");
-        return;
+        return lacks(Need::Python, "python3");
     };
     assert!(output.status.success(), "{}", text(&output));
 }
@@ -52,13 +50,11 @@ fn the_check_script_finds_what_it_looks_for() {
         command.env("SQUALL_STAND_IN_DEVICES", devices).output()
     };
     let Ok(output) = check(STEPS, "1") else {
-        eprintln!("skipped: there is no bash");
-        return;
+        return lacks(Need::Bash, "bash");
     };
     let told = text(&output);
     if told.contains("python3: not found") {
-        eprintln!("skipped: there is no Python");
-        return;
+        return lacks(Need::Python, "python3");
     }
     assert!(output.status.success(), "{told}");
     let read = |name: &str| fs::read_to_string(out.join(name)).expect("written");

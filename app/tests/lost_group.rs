@@ -1,12 +1,11 @@
 //! `squall train` under `mpirun`, where a rank of one of several groups cannot go on.
 //!
-//! Where there is no `mpirun` the tests say so and judge nothing.
+//! Where there is no `mpirun` the tests are skipped.
 #![cfg(feature = "mpi")]
-#![allow(clippy::print_stdout)] // that nothing was judged
 
 mod common;
 
-use common::{mpirun, path, run, simulate, stage, text};
+use common::{Need, lacks, mpirun, path, run, simulate, stage, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -123,7 +122,7 @@ impl Prepared {
         }
         let output = command.output().ok();
         if output.is_none() {
-            println!("{name}: nothing judged, there is no mpirun");
+            lacks(Need::Mpirun, "mpirun");
         }
         output
     }

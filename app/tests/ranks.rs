@@ -1,12 +1,11 @@
 //! `squall infer` and `squall events` under `mpirun`: the files of one process, whatever the number of ranks.
 //!
-//! Where there is no `mpirun` the test says so and judges nothing. Ranks that are killed: `validation/kill_jobs.sh`.
+//! Where there is no `mpirun` the tests are skipped. Ranks that are killed: `validation/kill_jobs.sh`.
 #![cfg(feature = "mpi")]
-#![allow(clippy::print_stdout)] // that nothing was judged
 
 mod common;
 
-use common::{contents, mpirun, path, run, simulate, squall, stage, text};
+use common::{Need, contents, lacks, mpirun, path, run, simulate, squall, stage, text};
 use squall_jobs::lock::FolderLock;
 use std::fs;
 use std::path::Path;
@@ -37,7 +36,7 @@ fn said_as(ranks: &str, arguments: &[&str]) -> Option<String> {
     let mut command = mpirun();
     command.args(["-n", ranks, env!("CARGO_BIN_EXE_squall")]);
     let Ok(output) = command.args(arguments).output() else {
-        println!("nothing judged, there is no mpirun");
+        lacks(Need::Mpirun, "mpirun");
         return None;
     };
     assert!(
@@ -184,8 +183,7 @@ fn a_file_that_cannot_be_read_is_named_first() {
     ]);
     command.args(["--fields", path(&fields), "--out", path(&out)]);
     let Ok(output) = command.output() else {
-        println!("nothing judged, there is no mpirun");
-        return;
+        return lacks(Need::Mpirun, "mpirun");
     };
     let said = text(&output);
     assert!(!output.status.success(), "{said}");
@@ -226,8 +224,7 @@ fn an_error_of_all_ranks_is_said_by_the_first() {
         ]);
         command.args(change);
         let Ok(output) = command.output() else {
-            println!("nothing judged, there is no mpirun");
-            return;
+            return lacks(Need::Mpirun, "mpirun");
         };
         let said = text(&output);
         assert_eq!(output.status.code(), Some(code), "{name}: {said}");

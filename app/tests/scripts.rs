@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::text;
+use common::{Need, lacks, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -35,7 +35,6 @@ impl Place {
     }
 
     /// Runs a script in the folder; `None` where there is no bash.
-    #[allow(clippy::print_stderr)] // says what it skips
     fn run(&self, script: &str, arguments: &[&str], seed: &str) -> Option<Output> {
         let script = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("../validation")
@@ -51,7 +50,7 @@ impl Place {
             .env_remove("LEARN")
             .output();
         if output.is_err() {
-            eprintln!("skipped: there is no bash");
+            lacks(Need::Bash, "bash");
         }
         output.ok()
     }

@@ -1,9 +1,8 @@
 //! `squall supervise` with commands that fail in every way.
-#![allow(clippy::print_stdout)] // that nothing was judged
 
 mod common;
 
-use common::{mpirun, path, squall, staged, text};
+use common::{Need, lacks, mpirun, path, skipped, squall, staged, text};
 use squall_jobs::lock::FolderLock;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -226,9 +225,11 @@ fn ranks_of_a_launcher_in_the_place_of_another_program_hear_a_signal_that_leaves
     let version = std::process::Command::new(launcher.get_program())
         .arg("--version")
         .output();
-    if !version.is_ok_and(|version| text(&version).contains("Open MPI")) {
-        println!("nothing judged, there is no mpirun of Open MPI");
-        return;
+    let Ok(version) = version else {
+        return lacks(Need::Mpirun, "mpirun");
+    };
+    if !text(&version).contains("Open MPI") {
+        return skipped("mpirun is not that of Open MPI");
     }
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = squall();

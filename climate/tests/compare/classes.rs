@@ -181,3 +181,44 @@ fn of_a_class_that_has_no_event_the_page_says_so() {
     assert!(rivers.starts_with("<p>Neither side has any such event.</p>\n"));
     assert!(!page.contains("<ul class=\"said\">\n</ul>"));
 }
+
+/// Appends columns, with the same values in every row.
+fn extend(file: &Path, names: &str, values: &str) {
+    let table = fs::read_to_string(file).unwrap();
+    let rows = table.lines().enumerate();
+    let rows = rows.map(|(k, row)| format!("{row},{}\n", if k == 0 { names } else { values }));
+    fs::write(file, rows.collect::<String>()).unwrap();
+}
+
+/// A quantity that has a row in the list of quantities, but to which no reader of tables adds, would be 0 or left out
+/// in every comparison.
+#[test]
+fn every_quantity_is_read_from_the_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = [folder.path().join("a"), folder.path().join("b")];
+    for path in &paths {
+        four().write(path);
+        let tracks = path.join("tracks.csv");
+        let text = fs::read_to_string(&tracks).unwrap();
+        fs::write(&tracks, text.replace(",97000,25", ",97000,55")).unwrap();
+        extend(&tracks, "landfalls", "1");
+        extend(
+            &path.join("events.csv"),
+            "max_wind_m_s,mean_prect_m_s,precipitation_km3,length_km,max_tmq_kg_m2,max_ivt_kg_m_s",
+            "55,2e-7,3,4000,50,700",
+        );
+    }
+    let [a, b] = &paths;
+    let found = compare_with(side(a, "first"), side(b, "second"), &options()).unwrap();
+    for quantity in Quantity::all() {
+        let value = row(&found, quantity, Group::ALL).change.a;
+        assert!(
+            value.is_some_and(|value| value > 0.0),
+            "{quantity:?}: {value:?}"
+        );
+    }
+    let of = |quantity| row(&found, quantity, Group::ALL).change.a;
+    // Quantiles are those of their own values.
+    assert_eq!(of(Quantity::CycloneWindHigh), Some(55.0));
+    assert_eq!(of(Quantity::CyclonePressureLow), Some(970.0));
+}

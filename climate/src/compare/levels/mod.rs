@@ -6,8 +6,9 @@
 
 use crate::compare::design::{Change, Design, Interval, NoInterval};
 use crate::compare::posterior::Posterior;
+use crate::compare::quantity::Extreme;
 use crate::compare::return_level::{Gev, MIN_MAXIMA};
-use crate::compare::side::{Ensemble, Extreme, Extremes};
+use crate::compare::side::{Ensemble, Extremes};
 use crate::compare::weights::Weights;
 use serde::{Deserialize, Serialize};
 use squall_data::random::stream;

@@ -1,6 +1,9 @@
 //! The compared quantities: annual counts, means and extremes of events and tracks.
 
+mod extreme;
 mod table;
+
+pub use extreme::Extreme;
 
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
@@ -14,8 +17,8 @@ pub enum Kind {
     PerTime,
     /// A sum divided by the number of values.
     Mean,
-    /// A quantile of all values.
-    Quantile(f64),
+    /// A quantile of a value of all tracks, such as 0.9 for the level that a tenth exceeds.
+    Quantile(Extreme, f64),
 }
 
 /// A quantity by which two runs are compared.
@@ -113,6 +116,9 @@ pub struct QuantityInfo {
     pub(super) track_column: Option<&'static str>,
     /// The same for `events.csv`. If both tables can contain it, either is sufficient.
     pub(super) event_column: Option<&'static str>,
+    /// The quantity whose values it is computed from: usually itself, but a number of hurricanes comes from winds.
+    /// Without any such value it is unknown, not 0.
+    pub(super) source: Quantity,
     /// A short label for figures.
     pub label: &'static str,
     /// Its name in a sentence.

@@ -2,7 +2,7 @@
 
 use super::Kind::{Mean, PerTime, PerYear, Quantile};
 use super::Quantity::{self, *};
-use super::{ANY, Kind, QuantityInfo, WIND};
+use super::{ANY, Extreme, Kind, QuantityInfo, WIND};
 use squall_data::Class;
 
 const TC: Class = Class::TropicalCyclone;
@@ -19,11 +19,13 @@ pub(super) static TABLE: [QuantityInfo; Quantity::COUNT] = [
     counted(Hurricanes, TC, "hurricanes")
         .of_tracks(WIND)
         .of_events(WIND)
+        .computed_from(CycloneWind)
         .label("of hurricane strength")
         .subject("cyclones of hurricane strength"),
     counted(MajorHurricanes, TC, "major_hurricanes")
         .of_tracks(WIND)
         .of_events(WIND)
+        .computed_from(CycloneWind)
         .label("of category 3 to 5")
         .subject("cyclones of category 3 to 5"),
     counted(CycloneLandfalls, TC, "landfalls")
@@ -43,11 +45,17 @@ pub(super) static TABLE: [QuantityInfo; Quantity::COUNT] = [
         .of_events(WIND)
         .label("strongest wind, mean")
         .subject("the mean lifetime-maximum wind of tropical cyclones"),
-    about(CycloneWindHigh, TC, "max_wind_p90", "m/s", Quantile(0.9))
-        .of_tracks(WIND)
-        .of_events(WIND)
-        .label("strongest wind, top tenth")
-        .subject("the lifetime-maximum wind that a tenth of the tropical cyclones exceeds"),
+    about(
+        CycloneWindHigh,
+        TC,
+        "max_wind_p90",
+        "m/s",
+        Quantile(Extreme::CycloneWind, 0.9),
+    )
+    .of_tracks(WIND)
+    .of_events(WIND)
+    .label("strongest wind, top tenth")
+    .subject("the lifetime-maximum wind that a tenth of the tropical cyclones exceeds"),
     about(CyclonePressure, TC, "min_pressure", "hPa", Mean)
         .of_tracks("min_psl_pa")
         .label("lowest pressure, mean")
@@ -58,7 +66,7 @@ pub(super) static TABLE: [QuantityInfo; Quantity::COUNT] = [
         TC,
         "min_pressure_p10",
         "hPa",
-        Quantile(0.1),
+        Quantile(Extreme::CyclonePressure, 0.1),
     )
     .of_tracks("min_psl_pa")
     .label("lowest pressure, deepest tenth")
@@ -186,6 +194,7 @@ const fn about(
         kind,
         track_column: None,
         event_column: None,
+        source: quantity,
         label: "",
         subject: "",
         counted: false,
@@ -214,6 +223,11 @@ impl QuantityInfo {
             event_column: Some(column),
             ..self
         }
+    }
+
+    /// Sets the quantity without whose values this one is unknown.
+    const fn computed_from(self, source: Quantity) -> Self {
+        Self { source, ..self }
     }
 
     const fn label(self, label: &'static str) -> Self {

@@ -1,6 +1,6 @@
 //! The runs of one side, which are resampled together: one run, or the members of an ensemble.
 
-use super::{Extreme, Extremes, Side, SideOptions};
+use super::{Extremes, Side, SideOptions};
 use crate::compare::CancelCheck;
 use crate::compare::coverage::Coverage;
 use crate::compare::group::Group;

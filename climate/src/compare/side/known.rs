@@ -1,7 +1,7 @@
 //! The years for which a run knows an annual number: tracks without a wind must not count as weak ones.
 
-use super::{Extreme, Side};
-use crate::compare::quantity::{Kind, Quantity};
+use super::Side;
+use crate::compare::quantity::{Extreme, Kind, Quantity};
 
 /// A year is unknown if a smaller share of its tracks or events has a value. A higher limit would be biased:
 /// depressions in best tracks, which are not hurricanes, often have no wind, so only quiet seasons would remain.

@@ -11,7 +11,7 @@ pub(super) use tables::shared_transport;
 use crate::compare::coverage::{Coverage, Selection, Years};
 use crate::compare::group::{Group, SEASONS, season_of};
 use crate::compare::maps::YearMaps;
-use crate::compare::quantity::{Kind, Quantity};
+use crate::compare::quantity::{Extreme, Kind, Quantity};
 use crate::compare::statistic::Statistic;
 use crate::error::Result;
 use crate::statistics::{Basin, Category};
@@ -143,23 +143,21 @@ impl Side {
     /// Whether the tables contain a quantity: its columns, values if there are events, and for annual numbers at least
     /// one known year.
     pub fn knows(&self, quantity: Quantity) -> bool {
-        use Quantity as Q;
         let about = quantity.about();
-        let any = |q: Q| self.has_any(q);
-        let source = match quantity {
-            Q::Hurricanes | Q::MajorHurricanes | Q::CycloneWindHigh => Q::CycloneWind,
-            Q::CyclonePressureLow => Q::CyclonePressure,
-            other => other,
+        let any = |q: Quantity| self.has_any(q);
+        let valued = match about.kind {
+            Kind::Quantile(of, _) => !self.values(of).is_empty(),
+            Kind::PerYear | Kind::PerTime | Kind::Mean => any(about.source),
         };
         let always = of_class::is_number(quantity);
         let events = of_class::quantities(about.class).is_some_and(|q| any(q.tracks));
         let timed = match about.kind {
             Kind::PerTime => self.coverage.counted,
             Kind::PerYear => self.known_years(quantity).contains(&true),
-            Kind::Mean | Kind::Quantile(_) => true,
+            Kind::Mean | Kind::Quantile(..) => true,
         };
         // Without events nothing is missing; with events, blank cells are not zeros.
-        self.known[quantity as usize] && timed && (always || any(source) || !events)
+        self.known[quantity as usize] && timed && (always || valued || !events)
     }
 
     /// Whether any event counts for a quantity.
@@ -204,12 +202,8 @@ impl Side {
                 Statistic::ratio(total(1.0), by_block(&|year| self.times[year][index]))
             }
             Kind::Mean => Statistic::ratio(total(1.0), by_block(&|year| sums[year][index].count)),
-            Kind::Quantile(share) => {
-                let values = self.values(match quantity {
-                    Quantity::CyclonePressureLow => Extreme::CyclonePressure,
-                    _ => Extreme::CycloneWind,
-                });
-                let values = (values.iter())
+            Kind::Quantile(of, share) => {
+                let values = (self.values(of).iter())
                     .filter(|(_, key)| key.is_in(group))
                     .map(|(value, key)| (*value, self.blocks[key.year] as u32))
                     .collect();
@@ -349,43 +343,6 @@ fn scales_of(own: Calendar, options: &SideOptions) -> [f64; 1 + SEASONS.len()] {
 fn blocks_of(years: usize, block_years: usize) -> Vec<usize> {
     let blocks = years.div_ceil(block_years.max(1));
     (0..years).map(|year| year * blocks / years).collect()
-}
-
-/// An extreme value of tracks, and therefore of years.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Extreme {
-    CycloneWind,
-    CyclonePressure,
-    RiverArea,
-    RiverTransport,
-}
-
-impl Extreme {
-    /// Number of extremes.
-    const COUNT: usize = Self::RiverTransport as usize + 1;
-
-    /// The unit in tables.
-    pub(crate) fn unit(self) -> &'static str {
-        match self {
-            Self::CycloneWind => "m/s",
-            Self::CyclonePressure => "hPa",
-            Self::RiverArea => "km²",
-            Self::RiverTransport => "kg m⁻¹ s⁻¹",
-        }
-    }
-
-    /// Whether the smallest value is extreme.
-    pub(crate) fn is_lowest(self) -> bool {
-        self == Self::CyclonePressure
-    }
-
-    /// The quantity that counts the tracks with this extreme.
-    pub(crate) fn tracks(self) -> Quantity {
-        match self {
-            Self::CycloneWind | Self::CyclonePressure => Quantity::CycloneTracks,
-            Self::RiverArea | Self::RiverTransport => Quantity::RiverTracks,
-        }
-    }
 }
 
 /// Annual extremes of a run, and the number of years that they represent.

@@ -1,10 +1,10 @@
 //! Reads the tables of a run row by row and accumulates annual sums.
 
 use super::of_class::quantities;
-use super::{Extreme, GroupKey, HPA, MM_PER_DAY, Side, SideOptions};
+use super::{GroupKey, HPA, MM_PER_DAY, Side, SideOptions};
 use crate::compare::coverage::{Coverage, events_table};
 use crate::compare::names::{Names, grouped};
-use crate::compare::quantity::{ANY, Quantity, QuantityInfo, WIND};
+use crate::compare::quantity::{ANY, Extreme, Quantity, QuantityInfo, WIND};
 use crate::error::{ClimateError, Result};
 use crate::statistics::ace_of_point;
 use crate::table::lines::{Line, Table};
@@ -58,7 +58,6 @@ impl Side {
             "genesis_lat_deg",
         ];
         let mut table = Table::open(&path, &required)?;
-        use Quantity as Q;
         self.note_columns(&table, |about| about.track_column, options);
         let calendar = self.coverage.calendar;
         let mut storms = HashMap::new();
@@ -84,7 +83,7 @@ impl Side {
             let is_cut = origin == Some(Origin::StartOfData)
                 || fate == Some(Fate::EndOfData)
                 || is_piece(class, origin, fate);
-            let days = if self.known[Q::CycloneLifetime as usize] && !is_cut {
+            let days = if self.known[of.lifetime as usize] && !is_cut {
                 Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
             } else {
                 None

@@ -6,7 +6,7 @@ mod common;
 use common::{detect_series, only};
 use squall_climate::detect::agreement::AgreementSource;
 use squall_climate::detect::{
-    Agreement, DetectFields, Detector, DetectorThresholds, Method, MethodLabels,
+    Agreement, DetectFields, Detector, DetectorThresholds, FirstPass, Method, MethodLabels,
 };
 use squall_climate::error::Result;
 use squall_climate::label::{LabelledSnapshot, Labeller, Pass, Thresholds};
@@ -77,6 +77,36 @@ fn a_pass_looks_at_no_other_channels_than_it_says() {
     };
     let whole = labels(&|snapshot, _| snapshot);
     assert!(whole == labels(&|snapshot, pass| only(&snapshot, pass.channels())));
+}
+
+/// It used to find nothing, without a word: what one method saw was dropped by the state of another.
+#[test]
+fn a_first_pass_of_another_method_is_refused() {
+    let run = run(48, 72, 8);
+    let thresholds = DetectorThresholds::default();
+    let read = |index: usize, _: Pass| -> Result<Option<DetectFields>> {
+        Ok(Some(DetectFields::from_snapshot(run.snapshot(index).0)))
+    };
+    for begun in Method::ALL {
+        for goes_on in Method::ALL {
+            let [one, other] = [begun, goes_on]
+                .map(|method| [Detector::new(method, &thresholds, run.grid()).unwrap()]);
+            let mut first = FirstPass::new(&one);
+            let looked = first.run(&other, run.len(), &read, |_| Ok(()));
+            let ended = FirstPass::new(&one).conclude(&other);
+            if begun == goes_on {
+                assert!(looked.is_ok(), "{begun}");
+            } else {
+                // Nothing is looked at for a state that needs no first pass.
+                assert_eq!(
+                    looked.is_ok(),
+                    !first.is_needed(),
+                    "{begun}, then {goes_on}"
+                );
+                assert!(ended.is_err(), "{begun}, then {goes_on}");
+            }
+        }
+    }
 }
 
 #[test]

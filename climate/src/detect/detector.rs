@@ -89,7 +89,7 @@ impl Detector {
     pub fn of_times(self, times: &[Time]) -> Self {
         match self {
             Self::Lows(detector) => Self::Lows(Box::new(detector.of_times(times))),
-            other => other,
+            Self::Deepcam(_) | Self::Tempest(_) | Self::Percentile(_) | Self::Bard(_) => self,
         }
     }
 
@@ -100,7 +100,7 @@ impl Detector {
             Self::Percentile(detector) => {
                 Self::Percentile(detector.of_climate(climatology.thresholds().clone()))
             }
-            other => other,
+            Self::Deepcam(_) | Self::Tempest(_) | Self::Bard(_) | Self::Lows(_) => self,
         }
     }
 
@@ -119,7 +119,11 @@ impl Detector {
             Self::Percentile(detector) if detector.known().is_none() => {
                 detector.climatology().max_bytes()
             }
-            _ => 0,
+            Self::Deepcam(_)
+            | Self::Tempest(_)
+            | Self::Percentile(_)
+            | Self::Bard(_)
+            | Self::Lows(_) => 0,
         }
     }
 
@@ -183,19 +187,32 @@ impl Detector {
         })
     }
 
+    /// Ends the first pass.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if the first pass was that of another method; as a climatology without times.
     pub(super) fn conclude(&self, survey: Survey) -> Result<Conclusion> {
         Ok(match (self, survey) {
-            (_, Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
-            (_, Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
-            (_, Survey::Lows(tracks)) => Conclusion::Lows(tracks.finish()),
+            (Self::Deepcam(_), Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
+            (Self::Tempest(_), Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
+            (Self::Lows(_), Survey::Lows(tracks)) => Conclusion::Lows(tracks.finish()),
             (Self::Percentile(detector), Survey::Percentile(climatology)) => {
                 Conclusion::Percentile(Arc::new(climatology.thresholds(detector.thresholds())?))
             }
-            (Self::Percentile(detector), _) => match detector.known() {
+            (Self::Percentile(detector), Survey::Nothing) => match detector.known() {
                 Some(known) => Conclusion::Percentile(known.clone()),
-                None => Conclusion::Nothing,
+                None => return Err(self.lacks_first_pass()),
             },
-            _ => Conclusion::Nothing,
+            (Self::Bard(_), Survey::Nothing) => Conclusion::Nothing,
+            // Methods by name, here and below: a new one has to say what it does in each pass.
+            (
+                Self::Deepcam(_)
+                | Self::Tempest(_)
+                | Self::Percentile(_)
+                | Self::Bard(_)
+                | Self::Lows(_),
+                _,
+            ) => return Err(self.lacks_first_pass()),
         })
     }
 
@@ -215,15 +232,26 @@ impl Detector {
             (Self::Percentile(detector), Conclusion::Percentile(usual)) => {
                 detector.masks(fields, usual)
             }
-            (Self::Bard(detector), _) => detector.masks(fields),
+            (Self::Bard(detector), Conclusion::Nothing) => detector.masks(fields),
             (Self::Lows(detector), Conclusion::Lows(accepted)) => {
                 detector.label(fields.snapshot.time, accepted.at(index))
             }
-            _ => Err(ClimateError::Invalid(format!(
-                "{}: the masks need its own first pass",
-                self.method()
-            ))),
+            (
+                Self::Deepcam(_)
+                | Self::Tempest(_)
+                | Self::Percentile(_)
+                | Self::Bard(_)
+                | Self::Lows(_),
+                _,
+            ) => Err(self.lacks_first_pass()),
         }
+    }
+
+    fn lacks_first_pass(&self) -> ClimateError {
+        ClimateError::Invalid(format!(
+            "{}: the masks need its own first pass",
+            self.method()
+        ))
     }
 }
 
@@ -269,6 +297,9 @@ pub(super) enum Conclusion {
 
 impl Survey {
     /// Adds one time; returns its number of candidates.
+    ///
+    /// # Errors
+    /// [`ClimateError::Invalid`] if another method looked at the time, or if times do not ascend.
     pub(super) fn push(&mut self, index: usize, time: Time, seen: Observation) -> Result<usize> {
         match (self, seen) {
             (Self::Deepcam(tracks), Observation::Deepcam(candidates)) => {
@@ -286,7 +317,17 @@ impl Survey {
             (Self::Percentile(climatology), Observation::Percentile(plane)) => {
                 climatology.add(month_of(time), plane.view()).map(|()| 0)
             }
-            _ => Ok(0),
+            (Self::Nothing, Observation::Nothing) => Ok(0),
+            (
+                Self::Nothing
+                | Self::Deepcam(_)
+                | Self::Tempest(_)
+                | Self::Percentile(_)
+                | Self::Lows(_),
+                _,
+            ) => Err(ClimateError::Invalid(
+                "the state of the first pass is that of another method".into(),
+            )),
         }
     }
 }

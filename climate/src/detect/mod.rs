@@ -102,9 +102,21 @@ impl Method {
         }
     }
 
+    /// The class that it accepts by tracks, and therefore not at all where times are too far apart for any.
+    pub fn tracked_class(self) -> Option<Class> {
+        match self {
+            Self::Deepcam | Self::Tempest => Some(Class::TropicalCyclone),
+            Self::Lows => Some(Class::ExtratropicalCyclone),
+            Self::Percentile | Self::Bard => None,
+        }
+    }
+
     /// Whether it returns masks; otherwise it returns boxes.
     pub fn draws_masks(self) -> bool {
-        self != Self::Lows
+        match self {
+            Self::Deepcam | Self::Tempest | Self::Percentile | Self::Bard => true,
+            Self::Lows => false,
+        }
     }
 
     /// Whether its cyclone masks depend on the sign of the winds, so that masks of a field mirrored about the equator
@@ -190,9 +202,8 @@ impl FromStr for Method {
     fn from_str(text: &str) -> Result<Self> {
         let known = Self::ALL.into_iter().find(|method| method.name() == text);
         known.ok_or_else(|| {
-            ClimateError::Invalid(format!(
-                "no method `{text}`: expected deepcam, tempest, percentile, bard or lows"
-            ))
+            let names = Self::ALL.map(Self::name).join(", ");
+            ClimateError::Invalid(format!("no method `{text}`: expected one of {names}"))
         })
     }
 }

@@ -183,10 +183,7 @@ impl Rules {
         let detectors = self.detectors.iter();
         let blind = detectors.filter(|detector| detector.is_without_tracks(archive.times()));
         let lost: BTreeSet<Class> = blind
-            .map(|detector| match detector.method() {
-                Method::Lows => Class::ExtratropicalCyclone,
-                _ => Class::TropicalCyclone,
-            })
+            .filter_map(|detector| detector.method().tracked_class())
             .collect();
         warn_of_steps(archive.times(), &Vec::from_iter(lost));
         let times = archive.times().len();

@@ -88,7 +88,7 @@ impl<'a> Masks<'a> {
             classes: method.classes(),
             probabilities: match method {
                 Method::Bard => &[Class::AtmosphericRiver],
-                _ => &[],
+                Method::Deepcam | Method::Tempest | Method::Percentile | Method::Lows => &[],
             },
             title: method.title().into(),
             source: format!("squall {version} label"),

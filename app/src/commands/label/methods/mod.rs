@@ -146,7 +146,7 @@ fn open_masks<'a>(
                 tracing::warn!("{method}: warm cores are {NO_WARM_CORE}");
                 masks = masks.saying(WARM_CORE, NO_WARM_CORE);
             }
-            _ => {}
+            (Method::Tempest, None) | (Method::Deepcam | Method::Percentile | Method::Bard, _) => {}
         }
         Ok(match transport {
             Some(source) if method.uses_transport() => {

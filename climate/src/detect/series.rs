@@ -217,10 +217,7 @@ impl SecondPass {
                     self.left_out.insert(index);
                 }
                 for (rivers, labels) in self.rivers.iter_mut().zip(labelled.iter().flatten()) {
-                    let objects = labels.labelled.objects.iter();
-                    *rivers += objects
-                        .filter(|event| event.class == Class::AtmosphericRiver)
-                        .count();
+                    *rivers += labels.labelled.count(Class::AtmosphericRiver);
                 }
                 self.done = index + 1;
                 each(self, index, labelled)?;

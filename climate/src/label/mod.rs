@@ -140,6 +140,12 @@ impl LabelledSnapshot {
         let shape = (rows, columns, Class::ALL.len());
         Some(Array3::from_shape_fn(shape, of_class))
     }
+
+    /// Number of objects of a class.
+    pub(crate) fn count(&self, class: Class) -> usize {
+        let objects = self.objects.iter();
+        objects.filter(|event| event.class == class).count()
+    }
 }
 
 /// Labels snapshots of one grid with one set of thresholds.

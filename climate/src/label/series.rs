@@ -7,7 +7,7 @@ use super::{CycloneCandidate, LabelledSnapshot, Labeller, Pass};
 use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
-use squall_data::{Snapshot, Time};
+use squall_data::{Class, Snapshot, Time};
 use std::collections::BTreeSet;
 
 /// The counts of a labelled series.
@@ -92,10 +92,9 @@ impl LabelStream {
     /// Counts the labels of the next time, if it has any, and discards the points that are no longer needed.
     fn label(&mut self, labelled: Option<&LabelledSnapshot>) {
         if let Some(labelled) = labelled {
-            let cyclones = self.cyclones.at(self.done).len();
             self.summary.times += 1;
-            self.summary.cyclones += cyclones;
-            self.summary.rivers += labelled.objects.len() - cyclones;
+            self.summary.cyclones += labelled.count(Class::TropicalCyclone);
+            self.summary.rivers += labelled.count(Class::AtmosphericRiver);
             for found in &labelled.boxes {
                 self.summary.boxes[usize::from(found.geo.class.code())] += 1;
             }

@@ -5,6 +5,7 @@ use crate::chance::{Chance, Record, line, skill};
 use crate::confusion::ratio;
 use serde::{Deserialize, Serialize};
 use squall_climate::Event;
+use squall_climate::detect::agreement::CYCLONE_RADIUS_KM;
 use squall_data::grid::distance_km;
 use squall_data::{Class, Time};
 use std::collections::{BTreeMap, HashMap};
@@ -26,7 +27,7 @@ impl Default for MatchingRules {
     /// 500 km for cyclones; 1500 km or a box overlap of 0.25 for rivers.
     fn default() -> Self {
         Self {
-            tc_radius_km: 500.0,
+            tc_radius_km: CYCLONE_RADIUS_KM,
             ar_radius_km: 1500.0,
             ar_box_iou: 0.25,
         }

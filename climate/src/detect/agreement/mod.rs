@@ -9,8 +9,8 @@ use squall_data::{Class, ClassMask, LatLonGrid};
 use std::fmt;
 use std::path::Path;
 
-/// Maximum distance at which two cyclones of the same time are the same one, km.
-const CYCLONE_RADIUS_KM: f64 = 500.0;
+/// Maximum distance at which two cyclones of the same time are the same one, km; scores of events use the same.
+pub const CYCLONE_RADIUS_KM: f64 = 500.0;
 
 /// A source of masks and the classes it detects.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

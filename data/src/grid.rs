@@ -126,7 +126,7 @@ impl LatLonGrid {
         if self.periodic {
             360.0 / columns as f64
         } else {
-            (self.lon_deg[columns - 1] - self.lon_deg[0]).rem_euclid(360.0) / (columns - 1) as f64
+            eastern_longitude(self.lon_deg[columns - 1] - self.lon_deg[0]) / (columns - 1) as f64
         }
     }
 
@@ -208,7 +208,7 @@ impl LatLonGrid {
         if length < 1e-9 * total || total == 0.0 {
             return Some((self.lat_deg()[first_j], self.lon_deg()[first_i]));
         }
-        let lon = wrapped(y.atan2(x).to_degrees(), 360.0);
+        let lon = eastern_longitude(y.atan2(x).to_degrees());
         Some(((z / length).clamp(-1.0, 1.0).asin().to_degrees(), lon))
     }
 
@@ -296,11 +296,24 @@ pub fn lon_difference_deg(a: f64, b: f64) -> f64 {
     wrapped - 180.0
 }
 
+/// A longitude, or a distance eastward, in [0, 360).
+///
+/// # Example
+/// The bare remainder of a tiny negative number would be 360 itself.
+/// ```
+/// use squall_data::grid::eastern_longitude;
+/// assert_eq!([-90.0, 360.0, -1e-17].map(eastern_longitude), [270.0, 0.0, 0.0]);
+/// assert!(eastern_longitude(f64::NAN).is_nan());
+/// ```
+pub fn eastern_longitude(lon_deg: f64) -> f64 {
+    wrapped(lon_deg, 360.0)
+}
+
 /// `x` modulo `circle`, such as a longitude on 360 degrees, or a column on the number of columns.
 pub(crate) fn wrapped(x: f64, circle: f64) -> f64 {
     let x = x.rem_euclid(circle);
     // The remainder of a tiny negative number rounds to `circle` itself.
-    if x < circle { x } else { 0.0 }
+    if x >= circle { 0.0 } else { x }
 }
 
 #[cfg(test)]

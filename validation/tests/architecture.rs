@@ -300,3 +300,21 @@ fn tests_are_skipped_in_one_way() {
         }
     }
 }
+
+/// The bare remainder of a tiny negative longitude is 360 itself, which is no longitude in [0, 360). Tests may have
+/// their own arithmetic.
+#[test]
+fn one_function_turns_longitudes() {
+    for (path, text) in all_rust_files() {
+        let is_test = !path.contains("/src/") || path.ends_with("/tests.rs");
+        if is_test || path == "data/src/grid.rs" {
+            continue;
+        }
+        let code = text.split("mod tests {").next().unwrap_or_default();
+        let code: String = code.lines().map(code_of).collect();
+        assert!(
+            !code.contains("rem_euclid(360"),
+            "{path}: use squall_data::grid::eastern_longitude"
+        );
+    }
+}

@@ -6,6 +6,7 @@ use crate::events::components::{Region, Run};
 use crate::events::cyclone_wind::{pressure_around, wind_around};
 use crate::events::extract::{DetectedEvent, EventFields, describe, in_order};
 use crate::events::{Event, EventDetails};
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, GeoBox, LatLonGrid, Time, TrackedBox};
 
 /// Returns one event per box of a time, in the order of [`crate::events::extract()`].
@@ -94,14 +95,14 @@ fn event_of_box(geo: &GeoBox, inside: Event) -> Event {
     let (lat_deg, lon_deg) = geo.centre();
     // Eastern edges are below 360 degrees, and a box around the globe ends slightly short of its western edge.
     let east_deg = match geo.east_deg {
-        _ if geo.width_deg() >= 360.0 => (geo.west_deg - 0.001).rem_euclid(360.0),
-        east => east.rem_euclid(360.0),
+        _ if geo.width_deg() >= 360.0 => eastern_longitude(geo.west_deg - 0.001),
+        east => eastern_longitude(east),
     };
     Event {
         lon_deg,
         lat_deg,
         area_km2: geo.area_km2(),
-        west_deg: geo.west_deg.rem_euclid(360.0),
+        west_deg: eastern_longitude(geo.west_deg),
         south_deg: geo.south_deg,
         east_deg,
         north_deg: geo.north_deg,
@@ -123,7 +124,7 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     let first_row = lats.partition_point(|&lat| lat < geo.south_deg);
     let end_row = lats.partition_point(|&lat| lat <= geo.north_deg);
     let inside = |i: usize| {
-        let from_west = (grid.lon_deg()[i] - geo.west_deg).rem_euclid(360.0);
+        let from_west = eastern_longitude(grid.lon_deg()[i] - geo.west_deg);
         from_west <= geo.width_deg()
     };
     // At most two ranges: a box crosses the seam at most once.
@@ -148,7 +149,7 @@ fn region_of(geo: &GeoBox, grid: &LatLonGrid) -> Option<Region> {
     let (lat, lon) = geo.centre();
     let bounds = grid.lat_bounds_deg();
     let step_deg = grid.lon_spacing_deg();
-    let from_west = (lon - grid.lon_deg()[0] + step_deg / 2.0).rem_euclid(360.0);
+    let from_west = eastern_longitude(lon - grid.lon_deg()[0] + step_deg / 2.0);
     // If a regional grid crosses 0°E, its last longitude is less than its first.
     let on_grid = (bounds[0]..=bounds[rows]).contains(&lat)
         && (grid.is_periodic() || from_west <= step_deg * columns as f64);

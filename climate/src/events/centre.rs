@@ -3,7 +3,7 @@
 use super::details::is_pole;
 use super::extract::{DetectedEvent, EventFields};
 use ndarray::ArrayView2;
-use squall_data::grid::distance_km;
+use squall_data::grid::{distance_km, eastern_longitude};
 use squall_data::{LatLonGrid, Variable};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -221,9 +221,7 @@ fn centre_at(
     );
     let lat = grid.lat_deg()[j] + north * grid.lat_spacing_deg();
     detected.event.lat_deg = lat.clamp(-90.0, 90.0);
-    let lon = (grid.lon_deg()[i] + east * grid.lon_spacing_deg()).rem_euclid(360.0);
-    // `rem_euclid` of a tiny negative angle rounds up to 360.
-    detected.event.lon_deg = if lon >= 360.0 { 0.0 } else { lon };
+    detected.event.lon_deg = eastern_longitude(grid.lon_deg()[i] + east * grid.lon_spacing_deg());
 }
 
 /// The minimum of the parabola through three evenly spaced values, in steps from the middle one; 0 if the middle value

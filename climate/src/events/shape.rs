@@ -5,7 +5,7 @@
 
 use crate::events::components::Region;
 use squall_data::LatLonGrid;
-use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
+use squall_data::grid::{EARTH_RADIUS_KM, distance_km, eastern_longitude};
 
 /// Size, position and axes of a region.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -46,9 +46,9 @@ pub fn bounding_box_deg(region: &Region, grid: &LatLonGrid) -> [f64; 4] {
     let south = row(u32::min).unwrap_or(0) as usize;
     let north = row(u32::max).unwrap_or(0) as usize;
     [
-        west.rem_euclid(360.0),
+        eastern_longitude(west),
         grid.lat_bounds_deg()[south],
-        east.rem_euclid(360.0),
+        eastern_longitude(east),
         grid.lat_bounds_deg()[north + 1],
     ]
 }
@@ -239,7 +239,7 @@ impl TangentPlane {
             .atan2(distance * self.cos_lat * cos_c - north_km * self.sin_lat * sin_c);
         (
             sin_lat.clamp(-1.0, 1.0).asin().to_degrees(),
-            (self.lon_deg + lon.to_degrees()).rem_euclid(360.0),
+            eastern_longitude(self.lon_deg + lon.to_degrees()),
         )
     }
 }
@@ -264,6 +264,13 @@ mod tests {
         let mut found = regions(codes.view(), grid).unwrap();
         assert_eq!(found.len(), 1);
         found.remove(0)
+    }
+
+    /// It was 360.
+    #[test]
+    fn a_point_just_west_of_the_meridian_has_a_longitude_below_360() {
+        let plane = TangentPlane::new(20.0, 0.0);
+        assert_eq!(plane.unproject(-1e-17, 100.0).1, 0.0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::events::is_pole;
 use squall_data::LatLonGrid;
-use squall_data::grid::lon_difference_deg;
+use squall_data::grid::{eastern_longitude, lon_difference_deg};
 
 /// A position and the value there.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -43,7 +43,7 @@ pub(super) fn sample(
     }
     let north = lat.partition_point(|&v| v <= lat_deg).clamp(1, last);
     let up = ((lat_deg - lat[north - 1]) / (lat[north] - lat[north - 1])).clamp(0.0, 1.0);
-    let steps = (lon_deg - grid.lon_deg()[0]).rem_euclid(360.0) / grid.lon_spacing_deg();
+    let steps = eastern_longitude(lon_deg - grid.lon_deg()[0]) / grid.lon_spacing_deg();
     let west = steps.floor();
     let right = steps - west;
     let columns = grid.shape().1;
@@ -162,9 +162,7 @@ fn refine(grid: &LatLonGrid, field: &impl Fn(usize, usize) -> f64, j: usize, i: 
         } else {
             y * (low.lat_deg - grid.lat_deg()[j - 1])
         };
-        let lon = (low.lon_deg + x * grid.lon_spacing_deg()).rem_euclid(360.0);
-        // `rem_euclid` of a tiny negative angle rounds to 360.
-        low.lon_deg = if lon < 360.0 { lon } else { 0.0 };
+        low.lon_deg = eastern_longitude(low.lon_deg + x * grid.lon_spacing_deg());
     }
     low
 }

@@ -1,7 +1,7 @@
 //! The equirectangular map: longitude to the right, latitude upwards, with a seam chosen by the caller.
 
 use squall_data::LatLonGrid;
-use squall_data::grid::lon_difference_deg;
+use squall_data::grid::{eastern_longitude, lon_difference_deg};
 
 /// A longitude in [-180, 180), as in coastlines and many tracks of other tools.
 pub(crate) fn signed_longitude(lon_deg: f64) -> f64 {
@@ -32,7 +32,7 @@ impl Projection {
             grid.lon_spacing_deg() * lon.len() as f64
         };
         Self {
-            west_deg: (lon[0] - half).rem_euclid(360.0),
+            west_deg: eastern_longitude(lon[0] - half),
             lon_span_deg: span,
             south_deg: bounds[0].max(-90.0),
             north_deg: bounds[bounds.len() - 1].min(90.0),
@@ -44,7 +44,7 @@ impl Projection {
         let own = Self::of_grid(grid);
         if grid.is_periodic() {
             Self {
-                west_deg: (centre_deg - 180.0).rem_euclid(360.0),
+                west_deg: eastern_longitude(centre_deg - 180.0),
                 ..own
             }
         } else {
@@ -86,7 +86,7 @@ impl Projection {
 
     /// Fraction of the width: [0, 1) inside the window, larger for longitudes outside.
     pub fn x(&self, lon_deg: f64) -> f64 {
-        (lon_deg - self.west_deg).rem_euclid(360.0) / self.lon_span_deg
+        eastern_longitude(lon_deg - self.west_deg) / self.lon_span_deg
     }
 
     /// Fraction of the height from the top.
@@ -96,7 +96,7 @@ impl Projection {
 
     /// Longitude, [0, 360), at a fraction of the width.
     pub fn lon_deg(&self, x: f64) -> f64 {
-        (self.west_deg + x * self.lon_span_deg).rem_euclid(360.0)
+        eastern_longitude(self.west_deg + x * self.lon_span_deg)
     }
 
     /// Latitude at a fraction of the height from the top.

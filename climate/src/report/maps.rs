@@ -11,6 +11,7 @@ use crate::report::ticks::{nice_ticks, tick_labels};
 use crate::report::viewer::bar_labels;
 use crate::report::{FrequencyMap, class_word};
 use ndarray::Array2;
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
 
@@ -46,7 +47,7 @@ impl Panel {
     }
 
     pub(super) fn x(&self, lon_deg: f64) -> f64 {
-        10.0 * (lon_deg - self.map.west_deg).rem_euclid(360.0)
+        10.0 * eastern_longitude(lon_deg - self.map.west_deg)
     }
 
     pub(super) fn y(&self, lat_deg: f64) -> f64 {
@@ -164,15 +165,12 @@ pub(crate) fn frequency_map(
     );
     if own.is_global() {
         let columns = indices.ncols();
-        let shift = ((panel.map.west_deg - own.west_deg).rem_euclid(360.0) / 360.0
-            * columns as f64)
-            .floor();
+        let east = eastern_longitude(panel.map.west_deg - own.west_deg);
+        let shift = (east / 360.0 * columns as f64).floor();
         let rolled = Array2::from_shape_fn((indices.nrows(), columns + 1), |(r, c)| {
             indices[[r, (c + shift as usize) % columns]]
         });
-        left = -((panel.map.west_deg - own.west_deg).rem_euclid(360.0)
-            - shift * 360.0 / columns as f64)
-            * 10.0;
+        left = -(east - shift * 360.0 / columns as f64) * 10.0;
         span = 3600.0 * (columns + 1) as f64 / columns as f64;
         indices = rolled;
     }

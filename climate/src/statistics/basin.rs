@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use squall_data::Class;
+use squall_data::grid::eastern_longitude;
 
 /// A basin as defined by IBTrACS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -104,7 +105,7 @@ impl Basin {
     /// Borders of IBTrACS v04 (Knapp et al. 2010, doi:10.1175/2009BAMS2755.1); the divide through the Americas is a
     /// line of twelve points.
     pub fn of(lat_deg: f64, lon_deg: f64) -> Self {
-        let lon = lon_deg.rem_euclid(360.0);
+        let lon = eastern_longitude(lon_deg);
         if is_southern(lat_deg) {
             return match lon {
                 l if (10.0..135.0).contains(&l) => Self::SouthIndian,

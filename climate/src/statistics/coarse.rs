@@ -2,6 +2,7 @@
 
 use crate::error::{ClimateError, Result};
 use serde::{Deserialize, Serialize};
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time};
 
 /// Width of a coarse cell in latitude and longitude, degrees.
@@ -16,7 +17,7 @@ pub const COARSE_CELLS: usize = COARSE_ROWS * COARSE_COLUMNS;
 /// The index of the coarse cell of a point, row by row.
 pub fn coarse_cell(lat_deg: f64, lon_deg: f64) -> usize {
     let row = ((lat_deg + 90.0) / COARSE_CELL_DEG).floor();
-    let column = (lon_deg.rem_euclid(360.0) / COARSE_CELL_DEG).floor();
+    let column = (eastern_longitude(lon_deg) / COARSE_CELL_DEG).floor();
     let row = (row.max(0.0) as usize).min(COARSE_ROWS - 1);
     row * COARSE_COLUMNS + (column as usize).min(COARSE_COLUMNS - 1)
 }
@@ -45,7 +46,7 @@ pub(crate) fn on_grid(grid: &LatLonGrid) -> Vec<bool> {
     let width = columns * grid.lon_spacing_deg() - 2.0 * TOUCH_DEG;
     let is_on = |cell: usize| {
         let from = COARSE_CELL_DEG * (cell / COARSE_COLUMNS) as f64 - 90.0;
-        let east = (COARSE_CELL_DEG * (cell % COARSE_COLUMNS) as f64 - west).rem_euclid(360.0);
+        let east = eastern_longitude(COARSE_CELL_DEG * (cell % COARSE_COLUMNS) as f64 - west);
         let in_columns = grid.is_periodic() || east < width || east + COARSE_CELL_DEG > 360.0;
         in_columns && from < north && from + COARSE_CELL_DEG > south
     };

@@ -3,19 +3,13 @@
 use super::sources::{self, Opened};
 use crate::error::{ClimateError, Result};
 use squall_data::cell::{digits, known};
+use squall_data::grid::eastern_longitude;
 use squall_data::{Calendar, Class, Time};
 use std::path::{Path, PathBuf};
 
 const CLASSES: &str =
     "tropical_cyclone, atmospheric_river, extratropical_cyclone or tropical_depression";
 const EXPECTED_LONGITUDE: &str = "a longitude in degrees";
-
-/// A longitude in [0, 360).
-pub(crate) fn eastern_longitude(lon_deg: f64) -> f64 {
-    let turned = lon_deg.rem_euclid(360.0);
-    // `rem_euclid` of a tiny negative angle rounds up to 360.
-    if turned < 360.0 { turned } else { 0.0 }
-}
 
 /// Normalises a column name of another tool: lower case, without quotes and TECA's type codes.
 pub(crate) fn plain_name(name: &str) -> String {

@@ -6,7 +6,7 @@ use crate::track::matching::Link;
 use crate::track::open_track::OpenTrack;
 use crate::track::options::Linking;
 use squall_data::Time;
-use squall_data::grid::{KM_PER_DEGREE, distance_km};
+use squall_data::grid::{KM_PER_DEGREE, distance_km, eastern_longitude};
 
 /// All pairs of a track and an event of one class that overlap or are within reach.
 pub(super) fn links(
@@ -102,7 +102,7 @@ fn break_tie(cost: f64, east_deg: f64) -> f64 {
 
 /// Direction of an event as a share of a full turn: 0 is 180 degrees to the east, 1 is 180 degrees to the west.
 fn west(east_deg: f64) -> f64 {
-    (180.0 - east_deg).rem_euclid(360.0) / 360.0
+    eastern_longitude(180.0 - east_deg) / 360.0
 }
 
 #[cfg(test)]

@@ -28,6 +28,7 @@ pub use series::BoxSeries;
 
 use crate::Class;
 use crate::error::{DataError, Result};
+use crate::grid::eastern_longitude;
 use serde::{Deserialize, Serialize};
 
 /// The class of a box; the discriminant is the stored code.
@@ -176,7 +177,7 @@ impl GeoBox {
 
 /// Degrees of longitude shared by two boxes; two wide boxes may overlap on both sides of the globe.
 fn shared_longitude_deg(a: &GeoBox, b: &GeoBox) -> f64 {
-    let offset = (b.west_deg - a.west_deg).rem_euclid(360.0);
+    let offset = eastern_longitude(b.west_deg - a.west_deg);
     let (a_end, b_width) = (a.width_deg(), b.width_deg());
     let shared = |start: f64| (a_end.min(start + b_width) - start.max(0.0)).max(0.0);
     shared(offset) + shared(offset - 360.0)

@@ -6,7 +6,7 @@
 use super::{GeoBox, PixelBox};
 use crate::LatLonGrid;
 use crate::error::{DataError, Result};
-use crate::grid::wrapped;
+use crate::grid::eastern_longitude;
 use crate::store::View;
 
 /// Differences up to this, in degrees or pixels, are rounding errors.
@@ -84,7 +84,7 @@ impl GeoBox {
     /// Western and eastern edge in columns; the eastern one may exceed the number of columns.
     fn columns(&self, grid: &LatLonGrid) -> (f64, f64) {
         let west_edge_deg = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let x_min = wrapped(self.west_deg - west_edge_deg, 360.0) / grid.lon_spacing_deg();
+        let x_min = eastern_longitude(self.west_deg - west_edge_deg) / grid.lon_spacing_deg();
         (x_min, x_min + self.width_deg() / grid.lon_spacing_deg())
     }
 
@@ -133,7 +133,7 @@ impl PixelBox {
             bounds[j] + (y - j as f64) * (bounds[j + 1] - bounds[j])
         };
         let west_edge = grid.lon_deg()[0] - grid.lon_spacing_deg() / 2.0;
-        let lon = |x: f64| wrapped(west_edge + x * grid.lon_spacing_deg(), 360.0);
+        let lon = |x: f64| eastern_longitude(west_edge + x * grid.lon_spacing_deg());
         // Both edges of a full circle are the same meridian.
         let width_deg = (self.x_max - self.x_min) * grid.lon_spacing_deg();
         let circle = width_deg >= 360.0 * (1.0 - NARROWER);

@@ -1,7 +1,7 @@
 //! Boxes around centres, and conversions between longitude conventions.
 
 use super::{BoxClass, GeoBox};
-use crate::grid::{lon_difference_deg, wrapped};
+use crate::grid::{eastern_longitude, lon_difference_deg};
 
 impl GeoBox {
     /// The box around a centre with these half widths. It is clipped at the poles, and a box as wide as the globe
@@ -12,8 +12,8 @@ impl GeoBox {
             (0.0, 360.0)
         } else {
             (
-                wrapped(lon_deg - half_lon, 360.0),
-                wrapped(lon_deg + half_lon, 360.0),
+                eastern_longitude(lon_deg - half_lon),
+                eastern_longitude(lon_deg + half_lon),
             )
         };
         Self {
@@ -34,13 +34,13 @@ impl GeoBox {
 
     /// Whether a point lies in the box or on its edge.
     pub fn contains(&self, lat_deg: f64, lon_deg: f64) -> bool {
-        let from_west = (lon_deg - self.west_deg).rem_euclid(360.0);
+        let from_west = eastern_longitude(lon_deg - self.west_deg);
         (self.south_deg..=self.north_deg).contains(&lat_deg) && from_west <= self.width_deg()
     }
 
     /// Its centre: latitude, and longitude in [0, 360).
     pub fn centre(&self) -> (f64, f64) {
-        let lon = (self.west_deg + self.width_deg() / 2.0).rem_euclid(360.0);
+        let lon = eastern_longitude(self.west_deg + self.width_deg() / 2.0);
         ((self.south_deg + self.north_deg) / 2.0, lon)
     }
 

@@ -10,6 +10,7 @@ use super::{BoxClass, BoxFrames, BoxSink, GeoBox, SinkSummary, TrackedBox};
 use crate::atomic::TextFile;
 use crate::cell::{digits, known};
 use crate::error::{DataError, Result};
+use crate::grid::wrapped;
 use crate::{Calendar, Time};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -112,7 +113,7 @@ pub fn append_rows(time: Time, boxes: &[TrackedBox], table: &mut String) {
         if east == west && geo.width_deg() > 180.0 {
             (west, east) = (fixed(0.0), fixed(360.0));
         } else if east == west {
-            let turned = geo.west_deg.rem_euclid(360.0 - LEAST_DEG / 2.0);
+            let turned = wrapped(geo.west_deg, 360.0 - LEAST_DEG / 2.0);
             east = fixed(turned + LEAST_DEG);
         }
         if north == south && geo.north_deg + LEAST_DEG <= 90.0 {

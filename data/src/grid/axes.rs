@@ -1,6 +1,6 @@
 //! Axes of a file in any order, and their mapping to those of a grid.
 
-use super::lon_difference_deg;
+use super::{eastern_longitude, lon_difference_deg};
 use crate::error::{DataError, Result};
 use ndarray::{ArrayView2, ArrayViewMut2, Axis};
 use serde::{Deserialize, Serialize};
@@ -68,7 +68,7 @@ pub(super) fn normalise_longitude(
     }
     let steps: Vec<f64> = lon
         .windows(2)
-        .map(|w| (w[1] - w[0]).rem_euclid(360.0))
+        .map(|w| eastern_longitude(w[1] - w[0]))
         .collect();
     let span: f64 = steps.iter().sum();
     let mean = span / steps.len() as f64;
@@ -90,7 +90,7 @@ pub(super) fn normalise_longitude(
     // Rounding must neither turn 0 into the last column nor merge two columns.
     let near = F32_STEP_AT_360.min(0.1 * mean);
     lon.iter_mut().for_each(|v| {
-        let wrapped = v.rem_euclid(360.0);
+        let wrapped = eastern_longitude(*v);
         *v = if wrapped >= 360.0 - near {
             0.0
         } else {

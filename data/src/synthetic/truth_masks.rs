@@ -6,7 +6,7 @@ use super::planes::Touched;
 use super::range_of;
 use super::truth::TruthObject;
 use crate::Class;
-use crate::grid::lon_difference_deg;
+use crate::grid::{eastern_longitude, lon_difference_deg};
 use ndarray::Array2;
 
 /// Ratio to the axis value that delimits a river's true extent.
@@ -77,8 +77,8 @@ impl<'a> TruthBuilder<'a> {
             lat_deg: lat,
             lon_deg: lon,
             area_km2,
-            west_deg: (lon + west - half.1).rem_euclid(360.0),
-            east_deg: (lon + east + half.1).rem_euclid(360.0),
+            west_deg: eastern_longitude(lon + west - half.1),
+            east_deg: eastern_longitude(lon + east + half.1),
             south_deg: (south - half.0).max(-90.0),
             north_deg: (north + half.0).min(90.0),
             max_wind_m_s: wind,

@@ -9,7 +9,7 @@ use crate::report::{BoxSource, Source};
 use crate::statistics::Basin;
 use crate::track::{Landfall, Track};
 use squall_data::boxes::{BoxClass, GeoBox, TrackedBox};
-use squall_data::grid::{distance_km, lon_difference_deg};
+use squall_data::grid::{distance_km, eastern_longitude, lon_difference_deg};
 use squall_data::{Class, Time};
 use std::collections::{BTreeMap, HashMap};
 
@@ -167,11 +167,11 @@ fn life_of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, box
 /// The point of an event that is a box. Its position is the middle of the box, not the pressure minimum, so that the
 /// outline drawn around it is the box.
 fn point_of_box_event(event: &Event, cyclone: bool) -> Point {
-    let width = (event.east_deg - event.west_deg).rem_euclid(360.0);
+    let width = eastern_longitude(event.east_deg - event.west_deg);
     let height = event.north_deg - event.south_deg;
     Point {
         lat_deg: event.south_deg + height / 2.0,
-        lon_deg: (event.west_deg + width / 2.0).rem_euclid(360.0),
+        lon_deg: eastern_longitude(event.west_deg + width / 2.0),
         box_deg: Some((width as f32, height as f32)),
         ..point_of_event(event, cyclone)
     }
@@ -265,7 +265,7 @@ fn point_of_box(time: Time, geo: &GeoBox) -> Point {
     Point {
         time,
         lat_deg: geo.south_deg + height / 2.0,
-        lon_deg: (geo.west_deg + width / 2.0).rem_euclid(360.0),
+        lon_deg: eastern_longitude(geo.west_deg + width / 2.0),
         first: geo.confidence.map(|c| 100.0 * c),
         second: None,
         area_km2: geo.area_km2() as f32,

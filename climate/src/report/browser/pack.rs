@@ -11,6 +11,7 @@ use crate::error::{ClimateError, Result};
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use squall_data::boxes::BoxClass;
+use squall_data::grid::eastern_longitude;
 use std::io::Write as _;
 
 /// Steps of an area per unit of its natural logarithm: one step is 1.5 percent.
@@ -119,7 +120,7 @@ fn rows(lives: &[&Life], clock: &Clock) -> Vec<Column> {
             known(life.landfalls.map(f64::from), 1.0),
             known(at, 1.0),
             known(landfall.map(|l| l.lat_deg + 90.0), 0.1),
-            known(landfall.map(|l| l.lon_deg.rem_euclid(360.0)), 0.1),
+            known(landfall.map(|l| eastern_longitude(l.lon_deg)), 0.1),
             known(landfall.and_then(|l| l.max_wind_m_s), 0.1),
             known(landfall.and_then(|l| l.min_psl_pa).map(|p| p / 100.0), 0.1),
             u64::from(life.origin),

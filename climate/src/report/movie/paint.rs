@@ -4,6 +4,7 @@ use super::font;
 use super::palette::{Solid, field_index, solid_index};
 use crate::map::{Coastline, Projection};
 use ndarray::{Array2, ArrayView2};
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, LatLonGrid};
 use std::ops::Range;
 
@@ -277,7 +278,7 @@ fn row_weights(grid: &LatLonGrid, lat_deg: f64) -> AxisWeights {
 /// The columns of cells around a longitude, with their weight.
 fn column_weights(grid: &LatLonGrid, lon_deg: f64) -> AxisWeights {
     let columns = grid.lon_deg().len();
-    let east = (lon_deg - grid.lon_deg()[0]).rem_euclid(360.0) / grid.lon_spacing_deg();
+    let east = eastern_longitude(lon_deg - grid.lon_deg()[0]) / grid.lon_spacing_deg();
     let (whole, share) = (east.floor() as usize, east.fract());
     if grid.is_periodic() {
         return (whole % columns, (whole + 1) % columns, share);

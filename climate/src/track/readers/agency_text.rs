@@ -6,7 +6,7 @@ use super::plausible::Plausible;
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
-use crate::table::lines::eastern_longitude;
+use squall_data::grid::eastern_longitude;
 use squall_data::{DataError, Time};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

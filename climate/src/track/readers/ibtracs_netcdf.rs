@@ -8,10 +8,10 @@ use super::winds::{self, Winds};
 use crate::error::{ClimateError, Result};
 use crate::statistics::Basin;
 use crate::statistics::category::KNOT_M_S;
-use crate::table::lines::eastern_longitude;
 use netcdf::types::NcVariableType;
 use netcdf::{AttributeValue, File, Variable};
 use squall_data::archive::on_library_thread;
+use squall_data::grid::eastern_longitude;
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 

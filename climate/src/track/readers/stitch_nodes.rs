@@ -6,7 +6,7 @@ use super::plausible::{PRESSURE_PA, WIND_M_S};
 use super::stitch_nodes_csv::{COMPONENTS_ONLY_NOTE, PRESSURES, winds};
 use super::units;
 use crate::error::{ClimateError, Result};
-use crate::table::lines::eastern_longitude;
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, DataError, Time};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

@@ -9,7 +9,7 @@ use super::base_state::{land, season};
 use super::river::River;
 use super::scenario::Scenario;
 use crate::calendar::DAY_SECONDS;
-use crate::grid::KM_PER_DEGREE;
+use crate::grid::{KM_PER_DEGREE, eastern_longitude};
 use crate::{Time, random};
 use basins::{BASINS, Basin};
 use rand::Rng;
@@ -128,7 +128,7 @@ fn tropical_cyclone(
             (age / 0.25).min(1.0).powf(0.7) * ((1.0 - age) / 0.25).clamp(0.0, 1.0).powf(0.6);
         // Land halves the intensity in about twelve hours, cold water poleward of 35 degrees in about two days.
         kept *= 1.0 - 0.16 * land(lat, lon) - 0.05 * ((lat.abs() - 34.0) / 6.0).clamp(0.0, 1.0);
-        track.push((lat, lon.rem_euclid(360.0)));
+        track.push((lat, eastern_longitude(lon)));
         strength.push(deficit * cycle * kept);
         // Easterlies equatorward of the ridge, westerlies poleward of it; beta drift everywhere.
         let ridge = 24.0;

@@ -1,6 +1,6 @@
 //! Storms: their properties, and their state at any time of their life.
 
-use crate::grid::KM_PER_DEGREE;
+use crate::grid::{KM_PER_DEGREE, eastern_longitude};
 use crate::synthetic::river::River;
 use std::f64::consts::PI;
 
@@ -80,7 +80,7 @@ impl TropicalCyclone {
         let metres = KM_PER_DEGREE * 1000.0 / (TRACK_HOURS * 3600.0);
         Some(State {
             lat: lat0 + part * (lat1 - lat0),
-            lon: (lon0 + part * east).rem_euclid(360.0),
+            lon: eastern_longitude(lon0 + part * east),
             deficit_pa: self.deficit_pa[before] * (1.0 - part) + self.deficit_pa[before + 1] * part,
             motion: (
                 east * lat0.to_radians().cos() * metres,
@@ -103,7 +103,7 @@ impl ExtratropicalCyclone {
         let metres = KM_PER_DEGREE * 1000.0 / 3600.0;
         Some(State {
             lat,
-            lon: lon.rem_euclid(360.0),
+            lon: eastern_longitude(lon),
             deficit_pa: self.deficit_pa * (PI * age.powf(0.8)).sin().max(0.0).powf(0.8),
             motion: (self.speed.0 * metres, lat0.signum() * self.speed.1 * metres),
             age,

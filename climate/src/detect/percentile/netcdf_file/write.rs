@@ -8,6 +8,7 @@ use crate::detect::percentile::{Moisture, SavedClimatology};
 use crate::error::Result;
 use crate::statistics::{COVERAGE, LATITUDE, LONGITUDE};
 use netcdf::FileMut;
+use squall_data::grid::eastern_longitude;
 use squall_data::netcdf_file::{NetcdfFile, put_axis};
 use std::path::Path;
 
@@ -121,7 +122,7 @@ fn centres(axis_deg: &[f64], cells: usize) -> Vec<f64> {
     let ends = blocks.filter_map(|block| block.first().zip(block.last()));
     // The longitude axis may cross the seam.
     ends.map(|(first, last)| {
-        let half = (last - first).rem_euclid(360.0) / 2.0;
+        let half = eastern_longitude(last - first) / 2.0;
         if first + half < 360.0 {
             first + half
         } else {

@@ -8,7 +8,7 @@ use super::imported::{ImportedPoint, TrackBuilder, TrackFormat, TrackTable, Uniq
 use super::plausible::Plausible;
 use super::units::{self, PRESSURES, WINDS};
 use crate::error::{ClimateError, Result};
-use crate::table::lines::eastern_longitude;
+use squall_data::grid::eastern_longitude;
 use squall_data::{Class, DataError, Time};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

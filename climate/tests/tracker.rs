@@ -8,8 +8,8 @@ use squall_climate::Track;
 use squall_climate::events::DetectedEvent;
 use squall_climate::stream::Ledger;
 use squall_climate::track::{Fate, Origin, Step, Tracker, TrackerOptions};
-use squall_data::LatLonGrid;
 use squall_data::grid::distance_km;
+use squall_data::{Class, LatLonGrid};
 
 #[test]
 fn a_cyclone_over_the_seam_is_one_track() {
@@ -408,6 +408,10 @@ fn wrong_order_wrong_time_wrong_grid_and_wrong_options_are_refused() {
             "{message}"
         );
     }
+    let mut nothing = events(&grid, 12, &[(1, 15.0, 150.0, 250.0)]);
+    nothing[0].event.class = Class::Background;
+    let message = tracker.push(at(12), &mut nothing).unwrap_err().to_string();
+    assert!(message.contains("of the background"), "{message}");
     assert_eq!(tracker, before);
     let mut options = keep_all();
     options.atmospheric_river.max_gap_hours = f64::NAN;

@@ -48,7 +48,10 @@ impl MatchingRules {
                 distance <= self.ar_radius_km
                     || truth.bounding_box().overlap(&predicted.bounding_box()) >= self.ar_box_iou
             }
-            _ => distance <= self.tc_radius_km,
+            Class::TropicalCyclone | Class::ExtratropicalCyclone | Class::TropicalDepression => {
+                distance <= self.tc_radius_km
+            }
+            Class::Background => false,
         };
         same.then_some(distance)
     }

@@ -247,7 +247,10 @@ impl TrackRules {
     fn reach(&self, class: Class) -> Reach {
         let radius_km = match class {
             Class::AtmosphericRiver => self.ar_radius_km,
-            _ => self.tc_radius_km,
+            Class::Background
+            | Class::TropicalCyclone
+            | Class::ExtratropicalCyclone
+            | Class::TropicalDepression => self.tc_radius_km,
         };
         Reach {
             radius_km,

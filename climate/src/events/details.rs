@@ -96,7 +96,10 @@ fn gale_radius(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Op
     };
     match event.class {
         Class::TropicalCyclone => gale_radius_km(grid, [u, v], (event.lat_deg, event.lon_deg)),
-        _ => None,
+        Class::Background
+        | Class::AtmosphericRiver
+        | Class::ExtratropicalCyclone
+        | Class::TropicalDepression => None,
     }
 }
 

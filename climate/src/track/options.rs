@@ -6,9 +6,6 @@ use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use squall_data::grid::KM_PER_DEGREE;
 
-/// Message of the panic for the background class.
-const NO_EVENTS: &str = "the background has no events";
-
 /// How the events of one class are joined to tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -211,27 +208,23 @@ impl Default for TrackerOptions {
 }
 
 impl TrackerOptions {
-    /// The rules for joining the events of a class.
-    ///
-    /// # Panics
-    /// For the background, which has no events.
+    /// The rules for joining the events of a class; those of depressions for the background, which has no events and is
+    /// refused by [`super::Tracker::push`].
     pub fn of(&self, class: Class) -> &Linking {
         match class {
-            Class::Background => unreachable!("{NO_EVENTS}"),
             Class::AtmosphericRiver => &self.atmospheric_river,
             Class::TropicalCyclone => &self.tropical_cyclone,
             Class::ExtratropicalCyclone => &self.extratropical_cyclone,
-            Class::TropicalDepression => &self.tropical_depression,
+            Class::Background | Class::TropicalDepression => &self.tropical_depression,
         }
     }
 
     fn of_mut(&mut self, class: Class) -> &mut Linking {
         match class {
-            Class::Background => unreachable!("{NO_EVENTS}"),
             Class::AtmosphericRiver => &mut self.atmospheric_river,
             Class::TropicalCyclone => &mut self.tropical_cyclone,
             Class::ExtratropicalCyclone => &mut self.extratropical_cyclone,
-            Class::TropicalDepression => &mut self.tropical_depression,
+            Class::Background | Class::TropicalDepression => &mut self.tropical_depression,
         }
     }
 

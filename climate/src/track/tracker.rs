@@ -135,7 +135,8 @@ impl Tracker {
     /// Adds the events of the next time, sets their `track_id`, and returns the tracks that ended.
     ///
     /// # Errors
-    /// [`ClimateError::Invalid`] if the time does not follow the previous one or has another calendar;
+    /// [`ClimateError::Invalid`] if the time does not follow the previous one or has another calendar, or for an event of
+    /// the background;
     /// [`ClimateError::Mismatch`] if an event has another time or extends beyond the grid. The state is then unchanged.
     pub fn push(&mut self, time: Time, events: &mut [DetectedEvent]) -> Result<Step> {
         self.check(time, events)?;
@@ -186,6 +187,12 @@ impl Tracker {
             )));
         }
         for DetectedEvent { event, region } in events {
+            if event.class == Class::Background {
+                return Err(ClimateError::Invalid(format!(
+                    "tracking: an event at {}N {}E is of the background, which has none",
+                    event.lat_deg, event.lon_deg
+                )));
+            }
             if event.time != time {
                 return Err(ClimateError::Mismatch {
                     what: format!("time of an event at {}N {}E", event.lat_deg, event.lon_deg),

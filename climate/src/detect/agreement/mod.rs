@@ -301,17 +301,20 @@ fn matched(first: &[&DetectedEvent], second: &[&DetectedEvent], areas: &[f64]) -
     for (k, a) in first.iter().enumerate() {
         for (n, b) in second.iter().enumerate() {
             let (x, y) = (&a.event, &b.event);
-            if x.class == Class::TropicalCyclone {
-                let distance = distance_km(x.lat_deg, x.lon_deg, y.lat_deg, y.lon_deg);
-                if distance <= CYCLONE_RADIUS_KM {
-                    pairs.push((distance, k, n));
+            let key = match x.class {
+                Class::TropicalCyclone
+                | Class::ExtratropicalCyclone
+                | Class::TropicalDepression => {
+                    let distance = distance_km(x.lat_deg, x.lon_deg, y.lat_deg, y.lon_deg);
+                    (distance <= CYCLONE_RADIUS_KM).then_some(distance)
                 }
-            } else {
-                let shared = a.region.overlap_km2(&b.region, areas);
-                if shared > 0.0 {
-                    pairs.push((-shared, k, n));
+                Class::AtmosphericRiver => {
+                    let shared = a.region.overlap_km2(&b.region, areas);
+                    (shared > 0.0).then_some(-shared)
                 }
-            }
+                Class::Background => None,
+            };
+            pairs.extend(key.map(|key| (key, k, n)));
         }
     }
     pairs.sort_by(|a, b| a.0.total_cmp(&b.0).then((a.1, a.2).cmp(&(b.1, b.2))));

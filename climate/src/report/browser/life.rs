@@ -133,7 +133,7 @@ fn life_of_object(object: &Object<'_>, track: Option<&Track>, finder: usize, box
         category: match object.class {
             Class::TropicalCyclone => object.max_wind_m_s.map(|wind| category(wind) as u8),
             Class::AtmosphericRiver => rank(),
-            _ => None,
+            Class::Background | Class::ExtratropicalCyclone | Class::TropicalDepression => None,
         },
         max_wind_m_s: object.max_wind_m_s,
         min_psl_hpa: object.min_psl_pa.map(|p| p / 100.0),

@@ -155,7 +155,9 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
         let (first, second) = match life.class {
             _ if life.by_confidence => (1.0, 1.0),
             BoxClass::AtmosphericRiver => (0.5, 20.0),
-            _ => (0.5, 0.5),
+            BoxClass::TropicalDepression
+            | BoxClass::TropicalCyclone
+            | BoxClass::ExtratropicalCyclone => (0.5, 0.5),
         };
         // The logarithm makes the relative error uniform. Tables of other tools often lack areas.
         let area = Some(f64::from(point.area_km2)).filter(|km2| km2.is_finite());

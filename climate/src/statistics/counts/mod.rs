@@ -45,7 +45,10 @@ impl ClassHistograms {
     fn new(class: Class) -> Self {
         let area_km2 = match class {
             Class::AtmosphericRiver => Histogram::even(0.0, 500_000.0, 40),
-            _ => Histogram::even(0.0, 100_000.0, 40),
+            Class::Background
+            | Class::TropicalCyclone
+            | Class::ExtratropicalCyclone
+            | Class::TropicalDepression => Histogram::even(0.0, 100_000.0, 40),
         };
         Self {
             lifetime_hours: Histogram::even(0.0, 12.0, 60),

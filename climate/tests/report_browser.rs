@@ -44,8 +44,13 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
     assert_eq!(page.head["finders"][1]["label"], "Network");
     assert_eq!(page.head["clock"]["unit"], 3 * 3600);
     assert!(!html.contains("points of lives are left out"));
-    let rows: BTreeMap<(u64, u64, i64), usize> = (page.summed(2).into_iter().enumerate())
-        .map(|(row, id)| ((page.rows[0][row], page.rows[1][row], id - 1), row))
+    let rows: BTreeMap<(u64, u64, i64), usize> = (page.summed("id").into_iter().enumerate())
+        .map(|(row, id)| {
+            (
+                (page.rows["finder"][row], page.rows["kind"][row], id - 1),
+                row,
+            )
+        })
         .collect();
     let start = World::new(24, 48, 40).start;
     for (finder, source) in sources.iter().enumerate() {
@@ -58,22 +63,22 @@ fn every_track_of_every_source_is_on_the_page_as_it_was_found() {
             };
             let row = rows[&(finder as u64, class, track.track_id as i64)];
             let unit = |time: Time| time.seconds_since(start) / (3 * 3600);
-            assert_eq!(page.summed(3)[row], unit(track.start));
+            assert_eq!(page.summed("start")[row], unit(track.start));
             assert_eq!(
-                page.rows[4][row] as i64,
+                page.rows["duration"][row] as i64,
                 unit(track.end) - unit(track.start)
             );
-            let near = |column: usize, step: f64, value: Option<f64>| {
+            let near = |column: &str, step: f64, value: Option<f64>| {
                 let found = known(page.rows[column][row], step);
                 assert_eq!(found.is_some(), value.is_some(), "column {column}");
                 let apart = found.unwrap_or(0.0) - value.unwrap_or(0.0);
                 assert!(apart.abs() <= 0.5001 * step, "column {column}: {apart}");
             };
-            near(8, 0.1, track.max_wind_m_s);
-            near(9, 0.1, track.min_psl_pa.map(|p| p / 100.0));
-            near(10, 0.1, track.max_tmq_kg_m2);
-            near(11, 1000.0, Some(track.max_area_km2));
-            near(13, 10.0, Some(track.distance_km));
+            near("wind", 0.1, track.max_wind_m_s);
+            near("pressure", 0.1, track.min_psl_pa.map(|p| p / 100.0));
+            near("water", 0.1, track.max_tmq_kg_m2);
+            near("area", 1000.0, Some(track.max_area_km2));
+            near("path", 10.0, Some(track.distance_km));
             let own = source
                 .events
                 .iter()
@@ -123,7 +128,7 @@ fn what_has_no_area_has_none_on_the_page() {
     let page = unpack(&html);
     assert!(page.len() > 0);
     for row in 0..page.len() {
-        assert_eq!(known(page.rows[11][row], 1000.0), None);
+        assert_eq!(known(page.rows["area"][row], 1000.0), None);
         let points = page.points_of(row);
         assert!(points.iter().all(|point| point[5] == 0), "{points:?}");
     }
@@ -135,7 +140,7 @@ fn a_category_and_a_basin_are_those_of_the_tables() {
     let page = unpack(&html);
     let basins = page.head["basins"].as_array().unwrap().clone();
     let strongest = (0..page.len())
-        .max_by_key(|&row| page.rows[8][row])
+        .max_by_key(|&row| page.rows["wind"][row])
         .unwrap();
     let track = (sources[0].tracks.iter())
         .max_by(|a, b| {
@@ -149,8 +154,13 @@ fn a_category_and_a_basin_are_those_of_the_tables() {
         .iter()
         .filter(|low| wind >= **low)
         .count();
-    assert_eq!(known(page.rows[7][strongest], 1.0), Some(category as f64));
-    let basin = basins[page.rows[6][strongest] as usize].as_str().unwrap();
+    assert_eq!(
+        known(page.rows["category"][strongest], 1.0),
+        Some(category as f64)
+    );
+    let basin = basins[page.rows["basin"][strongest] as usize]
+        .as_str()
+        .unwrap();
     let mut named = html
         .split("<caption>Strongest tropical cyclones")
         .nth(1)
@@ -201,9 +211,12 @@ fn boxes_are_events_of_the_table_and_a_layer_of_the_map() {
     assert_eq!(page.len(), 2);
     assert_eq!(page.head["finders"][0]["boxes"], true);
     assert_eq!(page.head["frames"], serde_json::json!([0, 1]));
-    let low = (0..2).find(|&row| page.rows[1][row] == 2).unwrap();
+    let low = (0..2).find(|&row| page.rows["kind"][row] == 2).unwrap();
     assert_eq!(
-        (page.rows[4][low], known(page.rows[14][low], 1.0)),
+        (
+            page.rows["duration"][low],
+            known(page.rows["confidence"][low], 1.0)
+        ),
         (1, Some(90.0))
     );
     let points = page.points_of(low);
@@ -213,7 +226,7 @@ fn boxes_are_events_of_the_table_and_a_layer_of_the_map() {
     assert_eq!((points[1][6], points[1][7]), (201, 101));
     let depression = page.points_of(1 - low);
     assert_eq!(
-        (depression[0][2], page.summed(2)[1 - low]),
+        (depression[0][2], page.summed("id")[1 - low]),
         (3570, 0),
         "no number, and at 357°E"
     );
@@ -281,9 +294,9 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
         (&finders[1]["boxes"], &finders[1]["confidence"]),
         (&true.into(), &true.into())
     );
-    let ids = page.summed(2);
+    let ids = page.summed("id");
     let of = |finder: u64, id: i64| {
-        let mut rows = (0..3).filter(|&row| page.rows[0][row] == finder);
+        let mut rows = (0..3).filter(|&row| page.rows["finder"][row] == finder);
         rows.find(|&row| ids[row] == id).unwrap()
     };
     assert_eq!(
@@ -292,9 +305,9 @@ fn boxes_that_were_followed_have_winds_and_unsure_ones_are_not_shown() {
         "the middle of 60 and 80°E"
     );
     let row = of(0, 6);
-    assert_eq!(page.rows[1][row], 2, "an extratropical cyclone");
-    assert_eq!(known(page.rows[14][row], 1.0), Some(90.0));
-    assert_eq!(known(page.rows[7][row], 1.0), None, "no category");
+    assert_eq!(page.rows["kind"][row], 2, "an extratropical cyclone");
+    assert_eq!(known(page.rows["confidence"][row], 1.0), Some(90.0));
+    assert_eq!(known(page.rows["category"][row], 1.0), None, "no category");
     let points = page.points_of(row);
     // The middle of the box, its wind in units of 0.5 m/s, its sides.
     assert_eq!((points[0][1], points[1][2]), (450, 40));
@@ -380,21 +393,21 @@ fn relatives_and_landfall_of_a_track_are_on_the_page() {
     assert_eq!(page.len(), 1);
     // Two six-hour steps after the start, south of the equator, in hPa.
     for (column, step, expected) in [
-        (12, 10.0, length),
-        (15, 1.0, 2.0),
-        (16, 1.0, 2.0),
-        (17, 0.1, 90.0 - 29.5),
-        (18, 0.1, 268.3),
-        (19, 0.1, 45.2),
-        (20, 0.1, 955.4),
+        ("length", 10.0, length),
+        ("landfalls", 1.0, 2.0),
+        ("landAt", 1.0, 2.0),
+        ("landLat", 0.1, 90.0 - 29.5),
+        ("landLon", 0.1, 268.3),
+        ("landWind", 0.1, 45.2),
+        ("landPressure", 0.1, 955.4),
     ] {
         let found = known(page.rows[column][0], step).unwrap();
         let apart = (found - expected).abs();
         assert!(apart <= 0.5001 * step, "column {column}: {found}");
     }
     // The second of three origins and of three fates; related tracks are stored as differences of their numbers.
-    assert_eq!((page.rows[21][0], page.rows[22][0]), (2, 2));
-    let before = [23, 24].map(|column| unfold(page.rows[column][0]));
+    assert_eq!((page.rows["origin"][0], page.rows["fate"][0]), (2, 2));
+    let before = ["parent", "merged"].map(|column| unfold(page.rows[column][0]));
     assert_eq!(before, [7 - 3, 7 - 9]);
 }
 
@@ -444,8 +457,8 @@ fn a_century_of_events_is_a_page_of_less_than_15_megabytes() {
     assert_eq!(page.len(), all_tracks);
     let points = head["points"].as_u64().unwrap() as usize;
     let cyclone_points: u64 = (0..page.len())
-        .filter(|&row| page.rows[1][row] == 1)
-        .map(|row| page.rows[25][row])
+        .filter(|&row| page.rows["kind"][row] == 1)
+        .map(|row| page.rows["count"][row])
         .sum();
     let said = html.contains("To keep the file small, points of lives are left out");
     assert_eq!(said, points < all_points);
@@ -453,7 +466,7 @@ fn a_century_of_events_is_a_page_of_less_than_15_megabytes() {
         points >= 3 * all_tracks && cyclone_points > 9_000 * 3,
         "{points} of {all_points} points"
     );
-    let seen: u64 = page.rows[5].iter().sum();
+    let seen: u64 = page.rows["seen"].iter().sum();
     assert_eq!(seen as usize, all_points);
 }
 

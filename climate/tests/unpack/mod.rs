@@ -1,6 +1,7 @@
 //! Decodes the events of a page like its script, with code independent of the encoder.
 
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::io::Read as _;
 
 /// The JSON of an element.
@@ -11,10 +12,10 @@ pub fn element(html: &str, id: &str) -> Value {
     serde_json::from_str(&html[start..end]).expect("valid JSON")
 }
 
-/// The decoded columns of rows and of points.
+/// The decoded columns of rows, by name, and of points.
 pub struct Unpacked {
     pub head: Value,
-    pub rows: Vec<Vec<u64>>,
+    pub rows: BTreeMap<String, Vec<u64>>,
     pub points: Vec<Vec<u64>>,
 }
 
@@ -46,9 +47,18 @@ pub fn unpack(html: &str) -> Unpacked {
             })
             .collect()
     };
-    let rows = columns(size("rowColumns"), size("rows"));
-    let points = columns(size("pointColumns"), size("points"));
+    let names = |of: &str| -> Vec<String> {
+        let names = head[of].as_array().expect("names").iter();
+        let text = |name: &Value| name.as_str().expect("a name").to_string();
+        names.map(text).collect()
+    };
+    let of_rows = names("rowColumns");
+    let rows = columns(of_rows.len(), size("rows"));
+    let of_points = names("pointColumns");
+    assert_eq!(of_points, ["t", "lat", "lon", "a", "b", "area", "w", "h"]);
+    let points = columns(of_points.len(), size("points"));
     assert_eq!(at.next(), None, "bytes are left over");
+    let rows = of_rows.into_iter().zip(rows).collect();
     Unpacked { head, rows, points }
 }
 
@@ -64,11 +74,11 @@ pub fn known(value: u64, step: f64) -> Option<f64> {
 
 impl Unpacked {
     pub fn len(&self) -> usize {
-        self.rows[0].len()
+        self.rows["finder"].len()
     }
 
     /// A column of cumulative sums.
-    pub fn summed(&self, column: usize) -> Vec<i64> {
+    pub fn summed(&self, column: &str) -> Vec<i64> {
         let steps = self.rows[column].iter().map(|v| unfold(*v));
         steps
             .scan(0, |sum, step| {
@@ -81,9 +91,9 @@ impl Unpacked {
     /// The points of a row: time in units, latitude and longitude in tenths of degrees, and the other columns as
     /// stored.
     pub fn points_of(&self, row: usize) -> Vec<[i64; 8]> {
-        let counts = &self.rows[25];
+        let counts = &self.rows["count"];
         let first: u64 = counts[..row].iter().sum();
-        let mut sums = [self.summed(3)[row], 0, 0, 0, 0, 0, 0, 0];
+        let mut sums = [self.summed("start")[row], 0, 0, 0, 0, 0, 0, 0];
         (first..first + counts[row])
             .map(|point| {
                 for (column, sum) in sums.iter_mut().enumerate() {

@@ -12,7 +12,7 @@ squall.store.then((store) => {
 
   const points = (k) => Array.from({ length: row.count[k] }, (_, i) => row.first[k] + i);
   const colourOf = (k, i) => {
-    if (row.kind[k] !== 1 || head.finders[row.finder[k]].confidence) return head.kinds[row.kind[k]].colour;
+    if (!store.isTropical(k) || head.finders[row.finder[k]].confidence) return head.kinds[row.kind[k]].colour;
     const { limits, colours } = head.categories;
     // The last colour is for unknown winds.
     return colours[Number.isNaN(point.a[i]) ? limits.length + 1 : limits.filter((low) => point.a[i] >= low).length];
@@ -30,7 +30,7 @@ squall.store.then((store) => {
   const FATES = ['', 'ended into nothing', 'merged into another', 'was there when the data end'];
   function facts(k) {
     const value = (v, text) => (Number.isNaN(v) ? null : text);
-    const river = row.kind[k] === 3;
+    const river = store.isRiver(k);
     const other = (id) => (Number.isNaN(id) ? '' : ` (${id})`);
     const land = Number.isNaN(row.landAt[k])
       ? row.landfalls[k] === 0 && 'no landfall'
@@ -115,8 +115,8 @@ squall.store.then((store) => {
     const area = ['Area', 'million km²', of(point.area).map((v) => v / 1e6)];
     const fast = ['Speed of the centre', 'm s⁻¹', speeds];
     if (head.finders[row.finder[k]].confidence) return [['Confidence', '%', of(point.a)], area, fast];
-    if (row.kind[k] === 3) return [['Water', 'kg m⁻²', of(point.a)], ['Length', 'km', of(point.b)], area, fast];
-    return [['Wind', 'm s⁻¹', of(point.a), row.kind[k] === 1 ? scale : []], ['Pressure', 'hPa', of(point.b)], area, fast];
+    if (store.isRiver(k)) return [['Water', 'kg m⁻²', of(point.a)], ['Length', 'km', of(point.b)], area, fast];
+    return [['Wind', 'm s⁻¹', of(point.a), store.isTropical(k) ? scale : []], ['Pressure', 'hPa', of(point.b)], area, fast];
   };
 
   // ---- the map of the track ---------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ squall.store.then((store) => {
     const i = all[now];
     $('life-time').value = now;
     $('life-time').setAttribute('aria-valuetext', store.moment(point.t[i]));
-    const river = row.kind[shown] === 3, sure = head.finders[row.finder[shown]].confidence;
+    const river = store.isRiver(shown), sure = head.finders[row.finder[shown]].confidence;
     const names = sure ? [['%']] : river ? [['kg m⁻²'], ['km long']] : [['m s⁻¹'], ['hPa']];
     const said = [point.a[i], point.b[i]].map((v, c) => (Number.isNaN(v) || !names[c] ? null : `${number(v, c ? 4 : 3, sure ? 0 : 1)} ${names[c]}`));
     // Stored with a precision of 1.5 percent.
@@ -219,7 +219,7 @@ squall.store.then((store) => {
     shown = k;
     $('life-name').textContent = store.name(k);
     $('life-facts').textContent = facts(k).join(' · ');
-    const colour = ['var(--accent)', row.kind[k] === 1 ? 'var(--cyclone)' : row.kind[k] === 3 ? 'var(--river)' : 'var(--accent)'];
+    const colour = ['var(--accent)', store.isTropical(k) ? 'var(--cyclone)' : store.isRiver(k) ? 'var(--river)' : 'var(--accent)'];
     charts = quantities(k).map(([title, unit, values, marks], c) => chart(k, title, unit, values, colour[c === 0 ? 1 : 0], marks)).filter(Boolean);
     $('life-charts').replaceChildren(...charts.map((c) => c.figure));
     const count = row.count[k];

@@ -324,7 +324,7 @@
       if (row.start[k] > now || row.end[k] < now || !seen(row.finder[k])) continue;
       const at = store.where(k, now);
       if (!at) continue;
-      const kind = head.kinds[row.kind[k]], cyclone = row.kind[k] !== 3, box = head.finders[row.finder[k]].boxes;
+      const kind = head.kinds[row.kind[k]], cyclone = !store.isRiver(k), box = head.finders[row.finder[k]].boxes;
       const [x, y] = [X(at.lon), Y(at.lat)];
       if (box) {
         if (at.exact) strokeCased(rectangle(at, at.i), kind.colour, 1.6, DASHES[head.finders[row.finder[k]].kind]);

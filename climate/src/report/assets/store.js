@@ -24,50 +24,53 @@ squall.store = (async () => {
     return values;
   }
   const n = head.rows;
-  const raw = Array.from({ length: head.rowColumns }, () => column(n));
+  const named = (names, count) => Object.fromEntries(names.map((name) => [name, column(count)]));
+  const raw = named(head.rowColumns, n);
   const known = (values, step, less = 0) => values.map((v) => (v === 0 ? NaN : (v - 1) * step - less));
   const summed = (values) => {
     let sum = 0;
     return values.map((v) => (sum += unfold(v)));
   };
-  const own = summed(raw[2]);
+  const own = summed(raw.id);
   const relative = (values) => values.map((v, k) => (v === 0 ? NaN : own[k] - 1 - unfold(v)));
-  const start = summed(raw[3]);
+  const start = summed(raw.start);
   const row = {
-    finder: raw[0], kind: raw[1], id: own.map((v) => (v === 0 ? NaN : v - 1)),
-    start, end: start.map((v, k) => v + raw[4][k]), seen: raw[5], basin: raw[6],
-    category: known(raw[7], 1), wind: known(raw[8], 0.1), pressure: known(raw[9], 0.1), water: known(raw[10], 0.1),
-    area: known(raw[11], 1), length: known(raw[12], 10), path: known(raw[13], 10), confidence: known(raw[14], 1),
-    landfalls: known(raw[15], 1), landAt: known(raw[16], 1), landLat: known(raw[17], 0.1, 90), landLon: known(raw[18], 0.1),
-    landWind: known(raw[19], 0.1), landPressure: known(raw[20], 0.1), origin: raw[21], fate: raw[22],
-    parent: relative(raw[23]), merged: relative(raw[24]), count: raw[25],
+    finder: raw.finder, kind: raw.kind, id: own.map((v) => (v === 0 ? NaN : v - 1)),
+    start, end: start.map((v, k) => v + raw.duration[k]), seen: raw.seen, basin: raw.basin,
+    category: known(raw.category, 1), wind: known(raw.wind, 0.1), pressure: known(raw.pressure, 0.1),
+    water: known(raw.water, 0.1), area: known(raw.area, 1), length: known(raw.length, 10), path: known(raw.path, 10),
+    confidence: known(raw.confidence, 1), landfalls: known(raw.landfalls, 1), landAt: known(raw.landAt, 1),
+    landLat: known(raw.landLat, 0.1, 90), landLon: known(raw.landLon, 0.1), landWind: known(raw.landWind, 0.1),
+    landPressure: known(raw.landPressure, 0.1), origin: raw.origin, fate: raw.fate,
+    parent: relative(raw.parent), merged: relative(raw.merged), count: raw.count,
   };
+  const isOf = (name) => (k) => head.kinds[row.kind[k]].class === name;
+  const isRiver = isOf('atmospheric_river'), isTropical = isOf('tropical_cyclone');
   let sum = 0;
   row.first = row.count.map((c) => (sum += c) - c);
-  const p = Array.from({ length: head.pointColumns }, () => column(head.points));
+  const point = named(head.pointColumns, head.points);
   const confident = head.finders.map((f) => f.confidence);
-  const point = {
-    t: p[0], lat: p[1], lon: p[2], a: p[3], b: p[4], area: p[5], w: p[6], h: p[7],
-  };
   // Points are rounded more coarsely than the extremes of their row; rounding must not exceed these extremes.
   const upTo = (v, most, step) => (v > most && v - most < step ? most : v);
   const downTo = (v, least, step) => (v < least && least - v < step ? least : v);
   for (let k = 0; k < n; k++) {
-    const river = row.kind[k] === 3, sure = confident[row.finder[k]];
+    const river = isRiver(k), sure = confident[row.finder[k]];
     const steps = sure ? [1, 1] : river ? [0.5, 20] : [0.5, 0.5];
     const most = sure ? row.confidence[k] : river ? row.water[k] : row.wind[k];
-    const before = [start[k], 0, 0, 0, 0, 0, 0, 0];
-    for (let i = row.first[k]; i < row.first[k] + row.count[k]; i++) {
-      for (let c = 0; c < p.length; c++) before[c] += unfold(p[c][i]);
-      point.t[i] = before[0];
-      point.lat[i] = before[1] / 10;
-      point.lon[i] = before[2] / 10;
-      point.a[i] = before[3] ? upTo((before[3] - 1) * steps[0], most, steps[0]) : NaN;
-      const b = before[4] ? (before[4] - 1) * steps[1] : NaN;
+    const first = row.first[k], end = first + row.count[k];
+    for (const [name, values] of Object.entries(point)) {
+      let value = name === 't' ? start[k] : 0;
+      for (let i = first; i < end; i++) values[i] = value += unfold(values[i]);
+    }
+    for (let i = first; i < end; i++) {
+      point.lat[i] /= 10;
+      point.lon[i] /= 10;
+      point.a[i] = point.a[i] ? upTo((point.a[i] - 1) * steps[0], most, steps[0]) : NaN;
+      const b = point.b[i] ? (point.b[i] - 1) * steps[1] : NaN;
       point.b[i] = river ? upTo(b, row.length[k], steps[1]) : downTo(b, row.pressure[k], steps[1]);
-      point.area[i] = before[5] ? Math.exp((before[5] - 1) / head.areaSteps) : NaN;
-      point.w[i] = before[6] ? (before[6] - 1) / 10 : NaN;
-      point.h[i] = before[7] ? (before[7] - 1) / 10 : NaN;
+      point.area[i] = point.area[i] ? Math.exp((point.area[i] - 1) / head.areaSteps) : NaN;
+      point.w[i] = point.w[i] ? (point.w[i] - 1) / 10 : NaN;
+      point.h[i] = point.h[i] ? (point.h[i] - 1) / 10 : NaN;
     }
   }
 
@@ -122,8 +125,8 @@ squall.store = (async () => {
   const grade = (k) => {
     const c = row.category[k];
     if (Number.isNaN(c)) return '–';
-    if (row.kind[k] === 3) return `rank ${c}`;
+    if (isRiver(k)) return `rank ${c}`;
     return c === 0 ? 'depression' : c === 1 ? 'storm' : `category ${c - 1}`;
   };
-  return { head, n, row, point, hours, date, day, moment, midnight, where, name, basin, grade };
+  return { head, n, row, point, hours, date, day, moment, midnight, where, name, basin, grade, isRiver, isTropical };
 })();

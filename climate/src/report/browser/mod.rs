@@ -112,7 +112,7 @@ impl Browser {
                     true => "basins",
                     false => "sectors",
                 };
-                json!({ "name": name, "colour": hex(*colour), "places": places })
+                json!({ "class": class.name(), "name": name, "colour": hex(*colour), "places": places })
             })
             .collect();
         let frames: Vec<i64> = frames.iter().map(|t| self.clock.units(*t)).collect();
@@ -121,7 +121,7 @@ impl Browser {
             "frames": frames,
             "rows": self.thinned.rows,
             "points": self.thinned.points,
-            "rowColumns": pack::ROW_COLUMNS,
+            "rowColumns": pack::ROW_COLUMNS.map(|(name, _)| name),
             "pointColumns": pack::POINT_COLUMNS,
             "areaSteps": pack::AREA_STEPS,
             "kinds": kinds,

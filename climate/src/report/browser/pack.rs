@@ -8,8 +8,10 @@
 use super::clock::Clock;
 use super::life::{Life, eastward_deg};
 use crate::error::{ClimateError, Result};
+use crate::track::Landfall;
 use flate2::Compression;
 use flate2::write::ZlibEncoder;
+use squall_data::Time;
 use squall_data::boxes::BoxClass;
 use squall_data::grid::eastern_longitude;
 use std::io::Write as _;
@@ -49,10 +51,90 @@ fn tenths(degrees: f64) -> i64 {
 /// Bytes to compress between checks of the output size.
 const PART: usize = 1 << 16;
 
-/// Number of columns of [`rows`].
-pub(super) const ROW_COLUMNS: usize = 26;
-/// Number of columns of [`points`].
-pub(super) const POINT_COLUMNS: usize = 8;
+/// A life, and what its columns are relative to.
+pub(super) struct Row<'a> {
+    life: &'a Life,
+    clock: &'a Clock,
+    /// Its number plus one, 0 if it has none, and its start in units of the clock.
+    own: i64,
+    start: i64,
+    /// The same of the row before.
+    own_before: i64,
+    start_before: i64,
+    /// Number of its points in the page.
+    points: usize,
+}
+
+impl Row<'_> {
+    fn landfall(&self) -> Option<Landfall> {
+        self.life.landfall.filter(|l| l.time >= self.life.start)
+    }
+
+    /// The number of another track, as a difference; 0 if there is none.
+    fn relative(&self, id: Option<u64>) -> u64 {
+        id.map_or(0, |id| folded(self.own - 1 - id as i64))
+    }
+
+    /// A time as units of the clock after the start.
+    fn after_start(&self, time: Time) -> i64 {
+        self.clock.units(time) - self.start
+    }
+}
+
+/// A column of rows: the name by which the page's script finds it, and its value.
+pub(super) type RowColumn = (&'static str, fn(&Row<'_>) -> u64);
+
+/// The columns of rows.
+pub(super) const ROW_COLUMNS: [RowColumn; 26] = [
+    ("finder", |row| row.life.finder as u64),
+    ("kind", |row| u64::from(row.life.class.code())),
+    ("id", |row| folded(row.own - row.own_before)),
+    ("start", |row| folded(row.start - row.start_before)),
+    ("duration", |row| {
+        row.after_start(row.life.end).max(0) as u64
+    }),
+    ("seen", |row| row.life.seen as u64),
+    ("basin", |row| row.life.basin as u64),
+    ("category", |row| {
+        known(row.life.category.map(f64::from), 1.0)
+    }),
+    ("wind", |row| known(row.life.max_wind_m_s, 0.1)),
+    ("pressure", |row| known(row.life.min_psl_hpa, 0.1)),
+    ("water", |row| known(row.life.max_tmq_kg_m2, 0.1)),
+    ("area", |row| known(Some(row.life.max_area_km2), 1000.0)),
+    ("length", |row| known(row.life.max_length_km, 10.0)),
+    ("path", |row| known(row.life.distance_km, 10.0)),
+    ("confidence", |row| {
+        known(row.life.confidence.map(|c| 100.0 * f64::from(c)), 1.0)
+    }),
+    ("landfalls", |row| {
+        known(row.life.landfalls.map(f64::from), 1.0)
+    }),
+    ("landAt", |row| {
+        known(row.landfall().map(|l| row.after_start(l.time) as f64), 1.0)
+    }),
+    ("landLat", |row| {
+        known(row.landfall().map(|l| l.lat_deg + 90.0), 0.1)
+    }),
+    ("landLon", |row| {
+        known(row.landfall().map(|l| eastern_longitude(l.lon_deg)), 0.1)
+    }),
+    ("landWind", |row| {
+        known(row.landfall().and_then(|l| l.max_wind_m_s), 0.1)
+    }),
+    ("landPressure", |row| {
+        let pa = row.landfall().and_then(|l| l.min_psl_pa);
+        known(pa.map(|pa| pa / 100.0), 0.1)
+    }),
+    ("origin", |row| u64::from(row.life.origin)),
+    ("fate", |row| u64::from(row.life.fate)),
+    ("parent", |row| row.relative(row.life.parent)),
+    ("merged", |row| row.relative(row.life.merged_into)),
+    ("count", |row| row.points as u64),
+];
+
+/// The names of the columns of [`points`], by which the page's script finds them.
+pub(super) const POINT_COLUMNS: [&str; 8] = ["t", "lat", "lon", "a", "b", "area", "w", "h"];
 
 /// Encodes all lives with the points chosen by `keep`: columns of rows, then columns of points. Returns the bytes and
 /// the number of points. Stops early, with incomplete data, once there are more than `max_bytes`.
@@ -65,12 +147,25 @@ pub(super) fn pack(
     keep: impl Fn(&Life) -> Vec<usize>,
     max_bytes: usize,
 ) -> Result<(Vec<u8>, usize)> {
-    let mut columns = rows(lives, clock);
-    let mut count = 0;
-    let mut of_points: Vec<Column> = (0..POINT_COLUMNS).map(|_| Column::default()).collect();
+    let empty = |count: usize| -> Vec<Column> { (0..count).map(|_| Column::default()).collect() };
+    let mut columns = empty(ROW_COLUMNS.len());
+    let mut of_points = empty(POINT_COLUMNS.len());
+    let (mut own_before, mut start_before, mut count) = (0, 0, 0);
     for life in lives {
         let kept = keep(life);
-        columns[ROW_COLUMNS - 1].push(kept.len() as u64);
+        let row = Row {
+            life,
+            clock,
+            own: life.id.map_or(0, |id| id as i64 + 1),
+            start: clock.units(life.start),
+            own_before,
+            start_before,
+            points: kept.len(),
+        };
+        for (column, (_, value)) in columns.iter_mut().zip(ROW_COLUMNS) {
+            column.push(value(&row));
+        }
+        (own_before, start_before) = (row.own, row.start);
         points(life, &kept, clock, &mut of_points);
         count += kept.len();
     }
@@ -89,51 +184,6 @@ pub(super) fn pack(
         }
     }
     Ok((deflated.finish().map_err(failed)?, count))
-}
-
-/// The columns of the table; the last one, the number of points, is left empty.
-fn rows(lives: &[&Life], clock: &Clock) -> Vec<Column> {
-    let mut columns: Vec<Column> = (0..ROW_COLUMNS).map(|_| Column::default()).collect();
-    let (mut id, mut start) = (0, 0);
-    for life in lives {
-        let begin = clock.units(life.start);
-        let own = life.id.map_or(0, |id| id as i64 + 1);
-        let landfall = life.landfall.filter(|l| l.time >= life.start);
-        let at = landfall.map(|l| (clock.units(l.time) - begin) as f64);
-        let relative = |id: Option<u64>| id.map_or(0, |id| folded(own - 1 - id as i64));
-        let values: [u64; ROW_COLUMNS - 1] = [
-            life.finder as u64,
-            u64::from(life.class.code()),
-            folded(own - id),
-            folded(begin - start),
-            (clock.units(life.end) - begin).max(0) as u64,
-            life.seen as u64,
-            life.basin as u64,
-            known(life.category.map(f64::from), 1.0),
-            known(life.max_wind_m_s, 0.1),
-            known(life.min_psl_hpa, 0.1),
-            known(life.max_tmq_kg_m2, 0.1),
-            known(Some(life.max_area_km2), 1000.0),
-            known(life.max_length_km, 10.0),
-            known(life.distance_km, 10.0),
-            known(life.confidence.map(|c| 100.0 * f64::from(c)), 1.0),
-            known(life.landfalls.map(f64::from), 1.0),
-            known(at, 1.0),
-            known(landfall.map(|l| l.lat_deg + 90.0), 0.1),
-            known(landfall.map(|l| eastern_longitude(l.lon_deg)), 0.1),
-            known(landfall.and_then(|l| l.max_wind_m_s), 0.1),
-            known(landfall.and_then(|l| l.min_psl_pa).map(|p| p / 100.0), 0.1),
-            u64::from(life.origin),
-            u64::from(life.fate),
-            relative(life.parent),
-            relative(life.merged_into),
-        ];
-        for (column, value) in columns.iter_mut().zip(values) {
-            column.push(value);
-        }
-        (id, start) = (own, begin);
-    }
-    columns
 }
 
 fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
@@ -163,7 +213,7 @@ fn points(life: &Life, kept: &[usize], clock: &Clock, columns: &mut [Column]) {
         let area = Some(f64::from(point.area_km2)).filter(|km2| km2.is_finite());
         let area = area.map(|km2| km2.max(1.0).ln());
         let (width, height) = point.box_deg.unzip();
-        let now = [
+        let now: [i64; POINT_COLUMNS.len()] = [
             clock.units(point.time),
             tenths(point.lat_deg),
             lon,

@@ -281,21 +281,30 @@ pub fn require(
         files.truncate(MOST_FILES);
         files.push(format!("{more} more files"));
     }
-    let on_other_levels = archive.levels_instead(index, &missing);
-    let at_times = missing.iter().any(|v| with(v) > 0);
+    let (never, sometimes): (Vec<Variable>, Vec<Variable>) =
+        missing.iter().copied().partition(|v| with(v) == 0);
+    let lacking = match never.is_empty() || sometimes.is_empty() {
+        true => names(&missing),
+        false => format!(
+            "{}, which no time has, and {}, which some times lack",
+            names(&never),
+            names(&sometimes)
+        ),
+    };
+    // The first time may be one of files that have no field on levels at all.
+    let on_other_levels = (0..all).find_map(|index| archive.levels_instead(index, &never));
     let has_all = |index: usize| needed.iter().all(|v| archive.offers(index, *v));
     let never_together = needed.iter().all(|v| with(v) > 0) && !(0..all).any(has_all);
     Err(Advice::input(
         format!(
-            "{purpose} needs {}; the first time without is {}, in {} (found at every time: {})",
-            names(&missing),
+            "{purpose} needs {lacking}; the first time without is {}, in {} (found at every time: {})",
             archive.times()[index],
             files.join(" and "),
             names(archive.available())
         ),
         if never_together {
             "no time has all of them, because files of some have other times than those of others: means stand at the middle of their intervals where other fields stand at full hours (CMIP's 3-hourly `pr`); `cdo shifttime` moves times".to_string()
-        } else if at_times {
+        } else if never.is_empty() {
             "`squall inspect` lists what each make of file has; --skip-bad leaves out times that are incomplete".to_string()
         } else if let Some(levels) = on_other_levels {
             format!(

@@ -223,14 +223,19 @@ fn a_file_that_tells_no_time() {
     refuses(&["label", path(&file), "--out", path(&out)], 3, &words);
 }
 
-/// Files as of CMIP, one for each of these variables: those on levels have 850, 500 and 250 hPa.
+/// Files as of CMIP, one for each of these variables: those on levels have 850, 500 and 250 hPa, and `pr` is a mean whose
+/// times are between those of the others.
 fn a_file_of_each_variable(folder: &Path, names: &[&str]) {
     for name in names {
         squall_data::archive::on_library_thread(|| {
             let path = folder.join(format!("{name}.nc"));
             let mut file = netcdf::create(path).expect("created");
+            let times = match *name {
+                "pr" => [0.125, 0.375],
+                _ => [0.0, 0.25],
+            };
             for (axis, units, values) in [
-                ("time", "days since 2000-01-01", &[0.0][..]),
+                ("time", "days since 2000-01-01", &times[..]),
                 ("plev", "Pa", &[85_000.0, 50_000.0, 25_000.0][..]),
                 ("lat", "degrees_north", &[-60.0, -20.0, 20.0, 60.0][..]),
                 ("lon", "degrees_east", &[0.0, 90.0, 180.0, 270.0][..]),
@@ -247,6 +252,7 @@ fn a_file_of_each_variable(folder: &Path, names: &[&str]) {
                 "zg" => ("m", on_levels),
                 "uas" | "vas" => ("m s-1", &["time", "lat", "lon"][..]),
                 "prw" => ("kg m-2", &["time", "lat", "lon"][..]),
+                "pr" => ("kg m-2 s-1", &["time", "lat", "lon"][..]),
                 "tas" | "ts" => ("K", &["time", "lat", "lon"][..]),
                 _ => ("Pa", &["time", "lat", "lon"][..]),
             };
@@ -289,6 +295,13 @@ fn files_for_another_method_are_refused_with_its_name() {
     label(&["prw", "ua", "va", "ta"], rivers);
     let both = "hint: `--method tempest` works with these files; rivers also with `bard`";
     label(&["psl", "uas", "vas", "zg"], both);
+    // `pr` stands at other times: nothing is at all of them, and --skip-bad alone had been advised.
+    label(&["pr"], both);
+    let out = folder.path().join("labels");
+    let call = ["label", path(folder.path()), "--out", path(&out)];
+    let never = "labelling needs T200, Z1000, Z200, which no time has, and TMQ,";
+    refuses(&call, 3, &[never, both]);
+    refuses(&[&call[..], &["--skip-bad"]].concat(), 3, &[both]);
 }
 
 #[test]

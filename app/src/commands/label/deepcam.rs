@@ -24,8 +24,10 @@ pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [d
 /// Labels, writes everything and returns what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     let archive = command.open_fields()?;
-    input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)
-        .map_err(|error| with_other_methods(error, &archive))?;
+    if let Err(error) = input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)
+    {
+        return Err(with_other_methods(error, archive));
+    }
     let thresholds = command.deepcam_thresholds()?;
     let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
     warn_of_steps(archive.times(), &labeller.untrackable(archive.times()));
@@ -106,7 +108,7 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
 }
 
 /// Begins the hint about what is missing with the methods that do without.
-fn with_other_methods(error: anyhow::Error, archive: &Archive) -> anyhow::Error {
+fn with_other_methods(error: anyhow::Error, archive: Archive) -> anyhow::Error {
     match (error.downcast::<Advice>(), instead_of_deepcam(archive)) {
         (Ok(advice), Some(works)) => Advice {
             hint: format!("{works}. For `deepcam`: {}", advice.hint),

@@ -22,17 +22,19 @@ pub fn needed(
     all.filter(|v| !replaced(v)).collect()
 }
 
-/// What labels all times of fields that lack something for `deepcam`, in words; `None` where nothing does.
-pub fn instead_of_deepcam(archive: &Archive) -> Option<&'static str> {
-    let has_transport = (0..archive.times().len()).all(|index| archive.has_transport(index));
-    let core = warm_core::everywhere(archive, &[]);
-    let by_heights = core.is_some_and(|core| core.levels_hpa().is_some());
-    let available = archive.available();
-    let works = |method: Method| {
+/// What labels all times of fields that lack something for `deepcam`, in words; `None` where nothing does. Each method
+/// leaves out times that have nothing for it, as it does when it is asked for.
+pub fn instead_of_deepcam(mut archive: Archive) -> Option<&'static str> {
+    let mut works = |method: Method| {
+        archive.leave_out_times_without(method.channels());
+        let has_transport = (0..archive.times().len()).all(|index| archive.has_transport(index));
+        let core = warm_core::everywhere(&archive, &[]);
+        let by_heights = core.is_some_and(|core| core.levels_hpa().is_some());
         let needed = needed(method, false, has_transport, by_heights);
-        needed.iter().all(|v| available.contains(v))
+        (method != Method::Tempest || core.is_some())
+            && needed.iter().all(|v| archive.available().contains(v))
     };
-    if core.is_some() && works(Method::Tempest) {
+    if works(Method::Tempest) {
         Some("`--method tempest` works with these files; rivers also with `bard` or `percentile`")
     } else if works(Method::Bard) {
         Some("`--method bard` or `percentile` finds rivers in these files, and no cyclones")

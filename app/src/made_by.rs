@@ -1,7 +1,7 @@
 //! Lists the rules or network that made masks, number by number.
 
 use serde_json::{Map, Value};
-use squall_data::Class;
+use squall_data::{Class, LatLonGrid};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -35,6 +35,19 @@ pub fn classes_of_boxes(said: &BTreeMap<String, String>) -> Vec<Class> {
 /// Mask attributes: the requested thresholds, and those applied, which include all of the former.
 const THRESHOLDS: &str = "thresholds";
 pub const THRESHOLDS_APPLIED: &str = "thresholds_applied";
+
+/// Mask attribute with the members of the ensemble of `bard` ([`squall_data::mask_file`] uses this name, too).
+pub const ENSEMBLE: &str = "ensemble";
+
+/// What there is to say of rivers by `bard` on a grid; `None` if it is the globe, for which that method was made.
+pub fn caution_of_percentiles(grid: &LatLonGrid) -> Option<String> {
+    (!grid.is_global()).then(|| {
+        format!(
+            "bard: its percentiles are those of all cells of the grid at each time, and the grid is not the globe but {}: it finds other rivers than on the globe, and far fewer if the domain is the moister one",
+            grid.describe()
+        )
+    })
+}
 
 /// Keys of an adapted threshold: the applied value, its value at a quarter of a degree, for which it is published, and
 /// the factor between both, if any.

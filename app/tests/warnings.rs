@@ -457,3 +457,40 @@ fn scores_at_times_of_training_are_told() {
         assert_eq!(warns, learnt, "{name}: {said}");
     }
 }
+
+/// Percentiles of a part of the globe are others: of the globe's rivers few were found, and nobody heard of it.
+#[test]
+fn percentiles_of_a_part_of_the_globe_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 3);
+    for (name, is_part) in [("globe", false), ("part", true)] {
+        if is_part {
+            halve_latitudes(&fields);
+        }
+        let (labels, page) = (at(name), at("page.html"));
+        let call = ["label", path(&fields), "--method", "bard", "--out"];
+        let output = squall().args(call).arg(&labels).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        let caution = "bard: its percentiles are those of all cells of the grid";
+        assert_eq!(said.contains(caution), is_part, "{name}: {said}");
+        run(&["report", path(&labels), "--out", path(&page), "-q"]);
+        let html = std::fs::read_to_string(&page).expect("a page");
+        assert_eq!(html.contains(caution), is_part, "{name}");
+    }
+}
+
+/// Leaves the fields as they are, on a grid that ends far from the poles.
+fn halve_latitudes(fields: &Path) {
+    let entries = std::fs::read_dir(fields).expect("readable");
+    for file in entries.map(|entry| entry.expect("an entry").path()) {
+        if file.extension().is_some_and(|e| e == "nc") {
+            let mut file = netcdf::append(&file).expect("opened");
+            let mut axis = file.variable_mut("lat").expect("latitudes");
+            let whole: Vec<f64> = axis.get_values(..).expect("read");
+            let halves: Vec<f64> = whole.iter().map(|lat_deg| lat_deg / 2.0).collect();
+            axis.put_values(&halves, ..).expect("written");
+        }
+    }
+}

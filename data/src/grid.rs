@@ -114,6 +114,12 @@ impl LatLonGrid {
         self.periodic
     }
 
+    /// Whether the grid spans all longitudes, and latitudes to within a degree of both poles.
+    pub fn is_global(&self) -> bool {
+        let bounds = &self.lat_bounds_deg;
+        self.periodic && bounds[0] < -89.0 && bounds[bounds.len() - 1] > 89.0
+    }
+
     /// Mean distance between rows, degrees.
     pub fn lat_spacing_deg(&self) -> f64 {
         (self.lat_deg[self.lat_deg.len() - 1] - self.lat_deg[0]) / (self.lat_deg.len() - 1) as f64
@@ -236,10 +242,7 @@ impl LatLonGrid {
     /// A description such as `192 x 288 (0.94 x 1.25 degrees), global`.
     pub fn describe(&self) -> String {
         let (rows, columns) = self.shape();
-        let extent = if self.periodic
-            && self.lat_bounds_deg[0] < -89.0
-            && self.lat_bounds_deg[rows] > 89.0
-        {
+        let extent = if self.is_global() {
             "global".to_string()
         } else {
             let (south, north) = (self.lat_deg[0], self.lat_deg[rows - 1]);

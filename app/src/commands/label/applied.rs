@@ -3,16 +3,13 @@
 
 use super::masks::Masks;
 use super::rules::Rules;
-use crate::made_by::{self, AT_QUARTER_DEGREE, THRESHOLDS_APPLIED};
+use crate::made_by::{self, AT_QUARTER_DEGREE, ENSEMBLE, THRESHOLDS_APPLIED};
 use serde::Serialize;
 use serde_json::{Map, Value};
 use squall_climate::detect::bard::BardThresholds;
 use squall_climate::detect::lows::LowsDetector;
 use squall_climate::detect::{Detector, DetectorThresholds, WarmCore};
 use squall_data::{LatLonGrid, wire};
-
-/// Mask attribute with the members of an ensemble ([`squall_data::mask_file`] uses this name, too).
-const ENSEMBLE: &str = "ensemble";
 
 /// Key of the grid spacing, in km, that thresholds were adapted to.
 const ADAPTED_TO: &str = "adapted_to_spacing_km";
@@ -29,6 +26,9 @@ pub fn said_of<'a>(
         Detector::Bard(_) => {
             let ensemble = members(&rules.thresholds.bard)?;
             tracing::info!("bard: {ensemble}");
+            if let Some(caution) = made_by::caution_of_percentiles(grid) {
+                tracing::warn!("{caution}");
+            }
             masks.saying(ENSEMBLE, &ensemble)
         }
         _ => masks,

@@ -4,6 +4,7 @@ use super::inputs::split;
 use crate::commands::score::kind::has_masks;
 use crate::commands::score::{Score, Scores, table_path};
 use crate::failure::Advice;
+use crate::made_by::ENSEMBLE;
 use crate::tags::Tags;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
@@ -93,6 +94,12 @@ impl Masks {
                 .with_wind(self.wind())
                 .of_times(self.archive.times().len()),
         ))
+    }
+
+    /// Whether the ensemble of `bard` made them.
+    pub(super) fn is_of_bard(&self) -> bool {
+        let mut attributes = self.archive.made_by().iter();
+        attributes.any(|(name, _)| *name == ENSEMBLE)
     }
 
     /// A note for the reader if these masks have other times than the first ones, whose times the page uses.

@@ -14,7 +14,7 @@ use crate::failure::Advice;
 use crate::plan::{bytes, counted};
 use crate::progress::Progress;
 use crate::tags::Tags;
-use crate::{input, interrupt};
+use crate::{input, interrupt, made_by};
 use clap::Args;
 use inputs::Inputs;
 use masks::Masks;
@@ -167,6 +167,10 @@ impl Report {
             }
             page.labels.push((one.kind, one.label.clone()));
             page.warnings.extend(one.other_times(&masks[0]));
+        }
+        if masks.iter().any(Masks::is_of_bard) {
+            let caution = made_by::caution_of_percentiles(&inputs.grid);
+            page.warnings.extend(caution.map(|caution| caution + "."));
         }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));

@@ -24,6 +24,14 @@ pub enum JobError {
         /// Whether the recipe was changed but still has a key that does not apply to its new network.
         keeps_foreign_key: bool,
     },
+    /// Settings of a recipe that the grid of its store does not allow.
+    #[error("bad recipe for a store on {grid}: {}", not_allowed(settings))]
+    Grid {
+        /// A description of the grid.
+        grid: String,
+        /// Keys that must be false, each with what the grid does not do.
+        settings: Vec<(&'static str, &'static str)>,
+    },
     /// A machine description is invalid.
     #[error("bad machine `{name}`: {reason}")]
     Machine {
@@ -185,6 +193,14 @@ pub enum JobError {
     /// The network failed.
     #[error(transparent)]
     Model(ModelError),
+}
+
+/// Formats keys that must be false for a sentence.
+fn not_allowed(settings: &[(&str, &str)]) -> String {
+    let settings: Vec<String> = (settings.iter())
+        .map(|(key, reason)| format!("`{key}`: expected false, found true, and the grid {reason}"))
+        .collect();
+    settings.join("; ")
 }
 
 /// Formats paths for a sentence.

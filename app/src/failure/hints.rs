@@ -55,6 +55,7 @@ pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> 
             return Some((OUTPUT, Some(OF_A_LAUNCHER.to_string())));
         }
         Some(JobError::Memory { fits, .. }) => return Some((USAGE, Some(memory_hint(fits)))),
+        Some(JobError::Grid { settings, .. }) => return Some((USAGE, Some(grid_hint(settings)))),
         _ => {}
     }
     let found = (cause.downcast_ref().map(of_data))
@@ -74,6 +75,15 @@ fn memory_hint(fits: &[String]) -> String {
         format!("what fits: {}", fits.join(", or "))
     };
     format!("{fitting}; --set training.ignore_memory=true goes on nevertheless")
+}
+
+/// What to set where a grid does not allow what a recipe asks for.
+fn grid_hint(settings: &[(&str, &str)]) -> String {
+    let settings = settings.iter();
+    let options: Vec<String> = settings
+        .map(|(key, _)| format!("--set {key}=false"))
+        .collect();
+    format!("add {}", options.join(" "))
 }
 
 /// Exit code and hint.

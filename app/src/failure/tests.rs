@@ -211,6 +211,24 @@ fn who_starts_from_another_network_hears_of_keys_of_the_recipe() {
 }
 
 #[test]
+fn who_trains_on_a_region_hears_of_all_that_is_to_be_set() {
+    let region = "does not go around the globe";
+    let error = JobError::Grid {
+        grid: "26 x 51".into(),
+        settings: vec![
+            ("network.periodic_longitude", region),
+            ("data.augmentation.roll", region),
+        ],
+    };
+    let told = "`data.augmentation.roll`: expected false, found true, and the grid does not go";
+    assert!(error.to_string().contains(told), "{error}");
+    let (code, hint) = classify(&error.into());
+    assert_eq!(code, USAGE);
+    let options = "--set network.periodic_longitude=false --set data.augmentation.roll=false";
+    assert!(hint.is_some_and(|hint| hint.ends_with(options)));
+}
+
+#[test]
 fn whose_training_diverged_gets_one_advice() {
     let diverged = || JobError::Diverged {
         step: 3,

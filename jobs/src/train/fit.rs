@@ -5,6 +5,7 @@ use crate::error::{JobError, Result};
 use crate::memory;
 use crate::recipe::Recipe;
 use squall_data::Store;
+use squall_data::loader::Augmentation;
 use squall_model::{Backend, Network};
 use std::collections::HashSet;
 
@@ -20,17 +21,45 @@ pub(super) fn check_memory(
     memory::check_values(recipe, &outline, available, ranks)
 }
 
-/// Rejects periodic longitude on a grid that does not span the globe: the network would learn that the western and
-/// eastern edges of the region are neighbours, and inference would refuse the model on this very grid.
-pub(super) fn check_longitude(recipe: &Recipe, store: &Store) -> Result<()> {
+/// Rejects what a grid does not allow, all of it at once. With periodic longitude on a grid that does not span the globe
+/// the network would learn that the western and eastern edges of the region are neighbours, and inference would refuse
+/// the model on this very grid.
+pub(super) fn check_grid(recipe: &Recipe, store: &Store) -> Result<()> {
     let grid = store.grid();
-    if grid.is_periodic() || !recipe.network.periodic_longitude {
+    let Augmentation { roll, mirror } = recipe.data.augmentation;
+    let allows = |roll, mirror| Augmentation { roll, mirror }.check(grid).is_ok();
+    let (region, asymmetric) = (
+        "does not go around the globe",
+        "is not symmetric about the equator",
+    );
+    let wraps = recipe.network.periodic_longitude;
+    let settings = [
+        (
+            wraps && !grid.is_periodic(),
+            "network.periodic_longitude",
+            region,
+        ),
+        (
+            roll && !allows(true, false),
+            "data.augmentation.roll",
+            region,
+        ),
+        (
+            mirror && !allows(false, true),
+            "data.augmentation.mirror",
+            asymmetric,
+        ),
+    ];
+    let settings: Vec<_> = (settings.into_iter())
+        .filter_map(|(is_wrong, key, reason)| is_wrong.then_some((key, reason)))
+        .collect();
+    if settings.is_empty() {
         return Ok(());
     }
-    Err(JobError::recipe(format!(
-        "`network.periodic_longitude`: expected false, found true: the grid of the store, {}, does not go around the globe",
-        grid.describe()
-    )))
+    Err(JobError::Grid {
+        grid: grid.describe(),
+        settings,
+    })
 }
 
 /// Rejects a batch size at which some batch normalisation would see a single value per channel, as PyTorch does. Its

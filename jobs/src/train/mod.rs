@@ -106,7 +106,7 @@ pub fn train_together(
 ) -> Result<TrainReport> {
     team.limit_waits(recipe.distributed.longest_wait());
     let fitted = (recipe.check())
-        .and_then(|()| fit::check_longitude(recipe, store))
+        .and_then(|()| fit::check_grid(recipe, store))
         .and_then(|()| recipe.with_channels(channels(recipe, store).len()));
     let opened = fitted.and_then(|recipe| {
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;

@@ -142,6 +142,24 @@ fn a_network_whose_longitude_wraps_learns_nothing_from_a_region() {
     for part in ["`network.periodic_longitude`: expected false", "5.0..20.0N"] {
         assert!(text.contains(part), "`{text}` lacks `{part}`");
     }
+    assert!(!text.contains("augmentation"), "{text}");
+    // One after the other they had been told, the last two without the key.
+    let turned = [
+        "training.steps=1",
+        "data.augmentation.roll=true",
+        "data.augmentation.mirror=true",
+    ];
+    let error = run(&recipe(&turned), &store, &folder).unwrap_err();
+    let JobError::Grid { settings, .. } = &error else {
+        panic!("{error}");
+    };
+    let keys: Vec<&str> = settings.iter().map(|(key, _)| *key).collect();
+    let expected = [
+        "network.periodic_longitude",
+        "data.augmentation.roll",
+        "data.augmentation.mirror",
+    ];
+    assert_eq!(keys, expected);
     assert!(!folder.exists());
     let edges = [&still[..], &["network.periodic_longitude=false"]].concat();
     assert_eq!(run(&recipe(&edges), &store, &folder).unwrap().steps, 1);

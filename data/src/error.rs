@@ -186,6 +186,8 @@ pub enum InputFault {
         /// Whether it has subfolders, which may hold some.
         has_folders: bool,
     },
+    /// A sample store has no sample of the split that was asked for.
+    EmptySplit,
     /// Anything else.
     Other(String),
 }
@@ -199,6 +201,7 @@ impl InputFault {
                 "no netCDF files (.nc, .nc4, .cdf, .h5) there; folders in it are not looked into"
             }
             Self::NoNetcdf { has_folders: false } => "no netCDF files (.nc, .nc4, .cdf, .h5) there",
+            Self::EmptySplit => "the store has no sample of that split",
             Self::Other(words) => words,
         }
     }

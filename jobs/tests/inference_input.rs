@@ -90,7 +90,9 @@ fn a_store_gives_the_masks_of_the_files_it_was_made_from() {
         error.contains("samples 0 and 2") && error.contains("are both of 2000-01-01T09:00:00"),
         "{error}"
     );
-    assert!(Input::store(store, Some(Split::Validation)).is_err());
+    let error = Input::store(store, Some(Split::Validation)).unwrap_err();
+    let told = "the store has no sample of that split";
+    assert!(error.to_string().contains(told), "{error}");
 }
 
 /// As of files: what is missing counts by channel.

@@ -166,6 +166,9 @@ fn of_data(error: &DataError) -> Verdict {
             InputFault::Zarr => {
                 "write netCDF first, a file for each year or month: xarray's `xr.open_zarr(STORE).to_netcdf(FILE)`"
             }
+            InputFault::EmptySplit => {
+                "stage into a new folder, with a smaller --block-days or a smaller --train-share, so that each split has samples; or give another --split"
+            }
             InputFault::NoNetcdf { .. } | InputFault::Other(_) => {
                 "give a file, a folder, a glob in quotes, or a text file that lists paths"
             }

@@ -121,9 +121,13 @@ fn whose_folder_holds_other_work_of_ours_hears_what_takes_it() {
     std::fs::write(index, "{}").unwrap();
     assert!(hint().contains("`squall train --data`"), "{}", hint());
     // It is the right command, but there is nothing for it.
-    let none = DataError::no_input(folder.path().display(), "the store has no such samples");
+    let none = DataError::NoInput {
+        input: folder.path().display().to_string(),
+        reason: InputFault::EmptySplit,
+    };
     let hint = classify(&anyhow::Error::from(none)).1.unwrap();
     assert!(!hint.contains("it holds"), "{hint}");
+    assert!(hint.contains("a smaller --block-days"), "{hint}");
 }
 
 /// It is no box that is wrong.

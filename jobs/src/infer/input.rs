@@ -7,6 +7,7 @@ use crate::clips::in_time;
 use crate::error::{JobError, Result};
 use crate::upload::{Sent, Upload};
 use squall_data::archive::Archive;
+use squall_data::error::InputFault;
 use squall_data::facts::FileFacts;
 use squall_data::gaps::usual_step_seconds;
 use squall_data::store::{Encoding, SampleReader, Split, View};
@@ -75,8 +76,14 @@ impl<'a> Input<'a> {
             None => (0..store.len()).collect(),
         };
         if ids.is_empty() {
-            let none = DataError::no_input(folder, "the store has no such samples");
-            return Err(JobError::Data(none));
+            let reason = match split {
+                Some(_) => InputFault::EmptySplit,
+                None => InputFault::Other("the store has no samples".into()),
+            };
+            return Err(JobError::Data(DataError::NoInput {
+                input: folder,
+                reason,
+            }));
         }
         let (ids, times, step) = in_time(&store, &ids);
         if let Some(at) = times.windows(2).position(|pair| pair[0] == pair[1]) {

@@ -60,16 +60,20 @@ pub fn told(shares: &[Option<[f64; 3]>; 3]) -> String {
 /// What splits lack for training or scoring, one sentence each: samples, or pixels of a class.
 pub fn lacks(samples: [usize; 3], counts: [[u64; 3]; 3], block_days: f64) -> Vec<String> {
     let mut lacks = Vec::new();
-    if samples.iter().sum::<usize>() > 0 && samples[1] == 0 {
+    let [_, validation, test] = samples;
+    if samples.iter().sum::<usize>() > 0 && (validation == 0 || test == 0) {
         let remedy = match block_days {
             days if days > 0.0 => format!(
-                "the times are too few blocks of {days} days (--block-days), or --train-share leaves none"
+                "the times are too few blocks of {days} days (--block-days), or --train-share leaves none: give fewer days or a smaller share"
             ),
-            _ => "--train-share leaves none".to_string(),
+            _ => "--train-share leaves none: give a smaller one".to_string(),
         };
-        lacks.push(format!(
-            "no sample is for validation, by which a training is judged: {remedy}"
-        ));
+        let which = match (validation, test) {
+            (0, 0) => "validation, by which a training is judged, or for the test",
+            (0, _) => "validation, by which a training is judged",
+            _ => "the test, which `squall infer --split test` reads",
+        };
+        lacks.push(format!("no sample is for {which}: {remedy}"));
     }
     let masked = counts.map(|counts| counts.iter().any(|&count| count > 0));
     for (split, name) in NAMES.into_iter().enumerate() {
@@ -174,6 +178,13 @@ mod tests {
         );
         let said = lacks([8, 0, 0], [[0; 3]; 3], 0.0);
         assert!(!said[0].contains("--block-days"), "{said:?}");
+        assert!(said[0].contains("or for the test"), "{said:?}");
+        // A month: `squall infer --split test` found nothing, and staging had not said so.
+        let said = lacks([6, 1, 0], [full, full, [0; 3]], 5.0);
+        assert!(
+            said.len() == 1 && said[0].starts_with("no sample is for the test,"),
+            "{said:?}"
+        );
         assert!(lacks([0; 3], [[0; 3]; 3], 5.0).is_empty());
     }
 

@@ -116,6 +116,15 @@ fn from_files_to_a_page() {
     // The width of a PNG follows its mark, and the length and name of its first chunk.
     assert_eq!(moving[16..20], 320_u32.to_be_bytes());
 
+    // A recipe that comes with Squall, by its name as everywhere; another name is refused before anything is read.
+    let call = ["report", path(&truth), "--out", path(&page), "--recipe"];
+    run(&[&call[..], &["small", "-q"]].concat());
+    let html = fs::read_to_string(&page).expect("a page");
+    assert!(html.contains("augmentation = { roll = true }"));
+    let call = ["report", "nowhere", "--out", path(&page), "--recipe"];
+    let words = ["there is no recipe `smal`", "masks-and-boxes"];
+    refuses(&[&call[..], &["smal"]].concat(), 2, &words);
+
     // Boxes alone need fields for their grid.
     let boxes = at("boxes");
     fs::create_dir(&boxes).expect("a folder");

@@ -2,6 +2,7 @@
 
 use super::Recipe;
 use crate::error::{JobError, Result};
+use squall_data::DataError;
 use std::path::Path;
 
 /// Name and text of each built-in recipe.
@@ -51,22 +52,39 @@ impl Recipe {
     /// # Ok::<(), squall_jobs::JobError>(())
     /// ```
     pub fn named(name: &Path, overrides: &[String]) -> Result<Self> {
-        let built_in = BUILT_IN
-            .iter()
-            .find(|(known, _)| name.as_os_str() == *known);
-        match built_in {
-            Some((_, text)) if !name.is_file() => Self::parse(text, overrides),
-            _ if !name.exists() => Err(JobError::recipe(format!(
-                "there is no recipe `{}`: expected a TOML file, or one of {}",
-                name.display(),
-                Self::built_in_names()
-            ))),
-            _ => Self::read(name, overrides),
+        match built_in(name)? {
+            Some(text) => Self::parse(text, overrides),
+            None => Self::read(name, overrides),
+        }
+    }
+
+    /// The text of a recipe file, or of a built-in recipe by name; a file takes precedence.
+    ///
+    /// # Errors
+    /// [`JobError::Recipe`] naming the built-in recipes; [`JobError::Data`] if the file cannot be read.
+    pub fn text_of(name: &Path) -> Result<String> {
+        match built_in(name)? {
+            Some(text) => Ok(text.to_string()),
+            None => Ok(std::fs::read_to_string(name).map_err(DataError::io("read", name))?),
         }
     }
 
     /// The names of the built-in recipes, formatted for messages.
     pub fn built_in_names() -> String {
         BUILT_IN.map(|(name, _)| name).join(", ")
+    }
+}
+
+/// The text of a built-in recipe; `None` if there is a file of this name, and an error if there is neither.
+fn built_in(name: &Path) -> Result<Option<&'static str>> {
+    let mut known = BUILT_IN.iter();
+    match known.find(|(known, _)| name.as_os_str() == *known) {
+        Some(&(_, text)) if !name.is_file() => Ok(Some(text)),
+        _ if !name.exists() => Err(JobError::recipe(format!(
+            "there is no recipe `{}`: expected a TOML file, or one of {}",
+            name.display(),
+            Recipe::built_in_names()
+        ))),
+        _ => Ok(None),
     }
 }

@@ -24,8 +24,8 @@ use squall_climate::report::{
     self, Frame, MovieOptions, Provenance, ReportBuilder, ReportInput, ReportOptions,
 };
 use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
-use squall_jobs::RunDir;
 use squall_jobs::metrics::{Metric, read_metrics};
+use squall_jobs::{Recipe, RunDir};
 use std::path::{Path, PathBuf};
 
 /// Default heading.
@@ -89,8 +89,8 @@ pub struct Report {
     /// certain.
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
-    /// Recipe file to show on the page.
-    #[arg(long, value_name = "FILE")]
+    /// Recipe to show on the page: a file, or the name of a built-in recipe.
+    #[arg(long, value_name = "R.toml")]
     pub recipe: Option<PathBuf>,
 }
 
@@ -106,6 +106,7 @@ impl Report {
     pub fn write(&self) -> anyhow::Result<u64> {
         check_confidence(self.min_confidence)?;
         self.check_place()?;
+        let recipe = self.recipe.as_deref().map(Recipe::text_of).transpose()?;
         let fields = self
             .fields
             .as_deref()
@@ -118,7 +119,8 @@ impl Report {
             self.min_confidence,
         )?;
         self.keep_inputs(&inputs, fields.as_ref())?;
-        let page = self.page(&inputs, fields.as_ref())?;
+        let mut page = self.page(&inputs, fields.as_ref())?;
+        page.recipe = recipe;
         let options = ReportOptions {
             max_frames: self.frames,
             ..ReportOptions::default()
@@ -147,7 +149,7 @@ impl Report {
         Ok(builder.write(&self.out)?)
     }
 
-    /// The contents of the page besides frames: sources, scores, rules and notes.
+    /// The contents of the page besides frames and a recipe: sources, scores, rules and notes.
     fn page(&self, inputs: &Inputs, fields: Option<&Archive>) -> anyhow::Result<ReportInput> {
         let masks = &inputs.masks;
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
@@ -188,10 +190,6 @@ impl Report {
             .map(|run| curve(run))
             .collect::<anyhow::Result<_>>()?;
         page.generator = format!("squall {}", env!("CARGO_PKG_VERSION"));
-        if let Some(path) = &self.recipe {
-            let text = std::fs::read_to_string(path).map_err(DataError::io("read", path))?;
-            page.recipe = Some(text);
-        }
         self.say_origins(inputs, fields, &mut page);
         page.commands = vec![self.command()];
         Ok(page)

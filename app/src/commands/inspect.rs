@@ -2,7 +2,7 @@
 
 use crate::commands::events::refusals::unknown_layout;
 use crate::commands::label::lacks;
-use crate::commands::score::kind::{Kind, Offer, offers};
+use crate::commands::score::kind::{Kind, Offer, offers, table, tables_in};
 use crate::failure::Advice;
 use crate::{output, own_folder};
 use clap::Args;
@@ -10,7 +10,6 @@ use squall_climate::detect::Method;
 use squall_climate::table::calendar_beside;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::archive::files_of;
-use squall_data::boxes::FileKind;
 use squall_data::inspect::{Inspection, inspect_with_archive};
 use squall_data::{Archive, DataError, Time};
 use std::collections::BTreeMap;
@@ -150,32 +149,6 @@ fn label_lacks(archive: &Archive) -> BTreeMap<String, Vec<String>> {
     methods
         .map(|method| (method.name().to_string(), lacking(method)))
         .collect()
-}
-
-/// The table of tracks or boxes at a path, if there is nothing else. Boxes in files other than CSV are recognised by
-/// name alone.
-fn table(path: &str) -> Option<Offer> {
-    let found = offers(path).ok()?;
-    let [only] = found.as_slice() else {
-        return None;
-    };
-    let is_table = match only.kind {
-        Kind::Tracks => true,
-        Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
-        _ => false,
-    };
-    is_table.then(|| only.clone())
-}
-
-/// The tables of tracks or boxes in a folder, by name; empty if the path is not a folder.
-fn tables_in(folder: &str) -> Vec<Offer> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let files = entries
-        .map(|entry| entry.path())
-        .filter(|path| path.is_file());
-    let mut tables: Vec<Offer> = files.filter_map(|path| table(path.to_str()?)).collect();
-    tables.sort_by(|a, b| a.path.cmp(&b.path));
-    tables
 }
 
 /// The tracks of an input whose netCDF files all hold tracks, and the tables next to them. By the names of their

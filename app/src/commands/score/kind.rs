@@ -1,9 +1,12 @@
 //! Determines what a path given to `squall score` holds.
 
 use crate::failure::Advice;
+use crate::own_folder;
 use anyhow::Context;
 use squall_climate::stream::is_result;
 use squall_climate::track::readers::{format_of, lacking};
+use squall_data::DataError;
+use squall_data::archive::files_of;
 use squall_data::boxes::FileKind;
 use squall_data::mask_file::MaskArchive;
 use squall_jobs::infer::is_unfinished;
@@ -122,6 +125,71 @@ pub fn offers(input: &str) -> anyhow::Result<Vec<Offer>> {
     }
     found.push(offer(Kind::Masks, path));
     Ok(found)
+}
+
+/// [`offers`]; of a folder without netCDF files the table of tracks or boxes that is in it, whatever its name.
+///
+/// # Errors
+/// As of [`offers`]; if such a folder has no table, or several of one kind.
+pub fn scorable(input: &str) -> anyhow::Result<Vec<Offer>> {
+    let (folder, found) = (Path::new(input), offers(input)?);
+    let is_known = !folder.is_dir() || found.iter().any(|one| one.kind != Kind::Masks);
+    if is_known || !matches!(files_of(input), Err(DataError::NoInput { .. })) {
+        return Ok(found);
+    }
+    let tables = tables_in(input);
+    for kind in [Kind::Tracks, Kind::Boxes] {
+        let of_kind = tables.iter().filter(|table| table.kind == kind);
+        let paths: Vec<&Path> = of_kind.map(|table| table.path.as_path()).collect();
+        if let [first, second, ..] = paths[..] {
+            return Err(Advice::usage(
+                format!(
+                    "`{input}` has {} tables of {}, such as `{}` and `{}`",
+                    paths.len(),
+                    kind.name(),
+                    first.display(),
+                    second.display()
+                ),
+                "give one of them",
+            ));
+        }
+    }
+    if tables.is_empty() {
+        return Err(Advice::input(
+            format!("`{input}` has neither masks nor a table of boxes or tracks"),
+            own_folder::told(folder).unwrap_or_else(|| {
+                "give a folder of masks, or a table: boxes.csv, events.csv, or tracks of a layout that docs/input.md has"
+                    .into()
+            }),
+        ));
+    }
+    Ok(tables)
+}
+
+/// The table of tracks or boxes at a path, if there is nothing else. Boxes in files other than CSV are recognised by
+/// name alone.
+pub fn table(path: &str) -> Option<Offer> {
+    let found = offers(path).ok()?;
+    let [only] = found.as_slice() else {
+        return None;
+    };
+    let is_table = match only.kind {
+        Kind::Tracks => true,
+        Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
+        _ => false,
+    };
+    is_table.then(|| only.clone())
+}
+
+/// The tables of tracks or boxes in a folder, by name; empty if the path is not a folder.
+pub fn tables_in(folder: &str) -> Vec<Offer> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.is_file());
+    let mut tables: Vec<Offer> = files.filter_map(|path| table(path.to_str()?)).collect();
+    tables.sort_by(|a, b| a.path.cmp(&b.path));
+    tables
 }
 
 /// Whether a folder has netCDF files that `squall events` did not write: its statistics, object_id.nc and tracks are
@@ -272,5 +340,29 @@ mod tests {
         assert_eq!(kinds(), [Kind::Tracks]);
         write("masks.nc");
         assert_eq!(kinds(), [Kind::Tracks, Kind::Masks]);
+    }
+
+    /// Best tracks in a folder of their own were taken for masks.
+    #[test]
+    fn a_folder_with_a_table_alone_is_scored_by_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let input = folder.path().to_str().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text);
+        write("notes.txt", "of somebody").unwrap();
+        let error = scorable(input).unwrap_err();
+        assert!(error.to_string().contains("has neither masks"), "{error}");
+        let points = "class,time,lon_deg,lat_deg,west_deg,north_deg\n";
+        write("best.csv", points).unwrap();
+        let found = scorable(input).unwrap();
+        assert_eq!(found.len(), 1);
+        let expected = (Kind::Tracks, folder.path().join("best.csv"));
+        assert_eq!((found[0].kind, found[0].path.clone()), expected);
+        write("other.csv", points).unwrap();
+        let error = scorable(input).unwrap_err();
+        assert!(error.to_string().contains("2 tables of tracks"), "{error}");
+        assert_eq!(classify(&error).1.unwrap(), "give one of them");
+        // What may be masks is left to those who read them.
+        write("masks.nc4", "text").unwrap();
+        assert_eq!(scorable(input).unwrap()[0].kind, Kind::Masks);
     }
 }

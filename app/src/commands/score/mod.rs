@@ -143,7 +143,8 @@ impl Score {
 
     /// Prints the scores.
     pub fn run(self) -> anyhow::Result<()> {
-        let (predicted, truth) = (kind::offers(&self.prediction)?, kind::offers(&self.truth)?);
+        let predicted = kind::scorable(&self.prediction)?;
+        let truth = kind::scorable(&self.truth)?;
         let of = |offers: &[kind::Offer], kind: Kind| {
             let offer = offers.iter().find(|offer| offer.kind == kind);
             offer.map(|offer| offer.path.clone())

@@ -494,3 +494,30 @@ fn halve_latitudes(fields: &Path) {
         }
     }
 }
+
+/// Means of days had been labelled and followed without a word, although rules of cyclones need instants.
+#[test]
+fn times_a_day_apart_are_said() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let caution = "rules and tracks of cyclones are made for instants every 3 or 6 hours";
+    for (hours, is_said) in [("6", false), ("24", true)] {
+        let [fields, labels, page] =
+            ["run", "labels", "page.html"].map(|name| at(hours).join(name));
+        let grid = ["simulate", "--grid", "48x72", "--days", "4", "--hours"];
+        run(&[&grid[..], &[hours, "--out", path(&fields), "-q"]].concat());
+        let inspected = run(&["inspect", path(&fields)]);
+        assert_eq!(inspected.contains(caution), is_said, "{inspected}");
+        for (method, follows) in [("bard", false), ("tempest", true)] {
+            let out = labels.join(method);
+            let call = ["label", path(&fields), "--method", method, "--out"];
+            let output = squall().args(call).arg(&out).output().expect("starts");
+            let said = text(&output);
+            assert!(output.status.success(), "{said}");
+            assert_eq!(said.contains(caution), is_said && follows, "{said}");
+            run(&["report", path(&out), "--out", path(&page), "-q"]);
+            let html = std::fs::read_to_string(&page).expect("a page");
+            assert_eq!(html.contains(caution), is_said && follows, "{method}");
+        }
+    }
+}

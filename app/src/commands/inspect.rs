@@ -1,7 +1,7 @@
 //! `squall inspect`: describes a file or folder.
 
 use crate::commands::events::refusals::unknown_layout;
-use crate::commands::label::lacks;
+use crate::commands::label::{caution_of_steps, lacks};
 use crate::commands::score::kind::{Kind, Offer, offers, table, tables_in};
 use crate::failure::Advice;
 use crate::{output, own_folder};
@@ -47,6 +47,14 @@ impl Inspect {
             let has_channels = !(inspection.channels.is_empty() && inspection.missing.is_empty());
             if let Some(archive) = archive.filter(|_| has_channels) {
                 inspection.label_lacks = label_lacks(&archive);
+                let lacks = &inspection.label_lacks;
+                let is_able = |method: &Method| lacks.get(method.name()).is_some_and(Vec::is_empty);
+                let mut able = Method::ALL.into_iter().filter(is_able);
+                if able.any(Method::follows_cyclones) {
+                    inspection
+                        .problems
+                        .extend(caution_of_steps(archive.times()));
+                }
             }
             inspection
         });

@@ -128,6 +128,14 @@ impl Method {
         }
     }
 
+    /// Whether it follows cyclones from time to time.
+    pub fn follows_cyclones(self) -> bool {
+        match self {
+            Self::Deepcam | Self::Tempest | Self::Lows => true,
+            Self::Percentile | Self::Bard => false,
+        }
+    }
+
     /// Whether rivers may depend on the transport of moisture.
     pub fn uses_transport(self) -> bool {
         match self {

@@ -30,7 +30,11 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     }
     let thresholds = command.deepcam_thresholds()?;
     let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
-    warn_of_steps(archive.times(), &labeller.untrackable(archive.times()));
+    warn_of_steps(
+        archive.times(),
+        &labeller.untrackable(archive.times()),
+        true,
+    );
     let times = archive.times().len();
     let numbers = serde_json::to_string(&thresholds)?;
     let fingerprint = fingerprint(&archive, &numbers)?;

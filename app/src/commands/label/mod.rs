@@ -121,6 +121,9 @@ const PRESET: &str = "default";
 /// a run of another version is restarted rather than resumed.
 const METHOD: u32 = 5;
 
+/// Hours between times from which on cyclones are not followed as they should be.
+const LONG_STEP_HOURS: f64 = 24.0;
+
 /// Consequence of missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
@@ -244,15 +247,26 @@ impl Label {
     }
 }
 
-/// Warns of classes without labels, because the times are too far apart for tracking.
-fn warn_of_steps(times: &[Time], untrackable: &[Class]) {
+/// Warns of classes without labels, because the times are too far apart for tracking, or else that tracks of cyclones
+/// suffer.
+fn warn_of_steps(times: &[Time], untrackable: &[Class], follows_cyclones: bool) {
     let names: Vec<&str> = untrackable.iter().map(|class| class.name()).collect();
     if let (Some(hours), false) = (usual_step_hours(times), names.is_empty()) {
         tracing::warn!(
             "times are mostly {hours} h apart, too far for tracks: no {} will be found, which does not mean that there is none",
             names.join(", no ")
         );
+    } else if let Some(caution) = caution_of_steps(times).filter(|_| follows_cyclones) {
+        tracing::warn!("{caution}");
     }
+}
+
+/// A caution about cyclones that were looked for at times so far apart; `None` if they are close enough.
+pub fn caution_of_steps(times: &[Time]) -> Option<String> {
+    let hours = usual_step_hours(times).filter(|hours| *hours >= LONG_STEP_HOURS)?;
+    Some(format!(
+        "times are mostly {hours} h apart: rules and tracks of cyclones are made for instants every 3 or 6 hours. Longer steps give other tracks; means over a day also hide strong winds and centres that move"
+    ))
 }
 
 /// A fingerprint of everything that affects the labels, independent of the location of the fields: decisions about

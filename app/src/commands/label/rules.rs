@@ -185,7 +185,8 @@ impl Rules {
         let lost: BTreeSet<Class> = blind
             .filter_map(|detector| detector.method().tracked_class())
             .collect();
-        warn_of_steps(archive.times(), &Vec::from_iter(lost));
+        let follows = self.methods.iter().any(|method| method.follows_cyclones());
+        warn_of_steps(archive.times(), &Vec::from_iter(lost), follows);
         let times = archive.times().len();
         let (rows, columns) = archive.grid().shape();
         let plane = (rows * columns * 4) as u64;

@@ -9,7 +9,7 @@ use crate::tags::Tags;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
 use squall_data::mask_file::MaskArchive;
-use squall_data::{Calendar, DataError, Time};
+use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 
 /// One source of masks.
@@ -94,6 +94,11 @@ impl Masks {
                 .with_wind(self.wind())
                 .of_times(self.archive.times().len()),
         ))
+    }
+
+    /// Whether they can have cyclones.
+    pub(super) fn tells_cyclones(&self) -> bool {
+        self.archive.classes().contains(&Class::TropicalCyclone)
     }
 
     /// Whether the ensemble of `bard` made them.

@@ -10,6 +10,7 @@ mod rules;
 mod scores;
 
 use crate::arguments::{MIN_CONFIDENCE, check_confidence, number};
+use crate::commands::label::caution_of_steps;
 use crate::failure::Advice;
 use crate::plan::{bytes, counted};
 use crate::progress::Progress;
@@ -169,6 +170,10 @@ impl Report {
             }
             page.labels.push((one.kind, one.label.clone()));
             page.warnings.extend(one.other_times(&masks[0]));
+        }
+        if masks.iter().any(Masks::tells_cyclones) {
+            let caution = caution_of_steps(&inputs.times);
+            page.warnings.extend(caution.map(|caution| caution + "."));
         }
         if masks.iter().any(Masks::is_of_bard) {
             let caution = made_by::caution_of_percentiles(&inputs.grid);

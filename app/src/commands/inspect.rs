@@ -1,7 +1,7 @@
 //! `squall inspect`: describes a file or folder.
 
 use crate::commands::events::refusals::unknown_layout;
-use crate::commands::label::{caution_of_steps, lacks};
+use crate::commands::label::{caution_of_grid, caution_of_steps, lacks};
 use crate::commands::score::kind::{Kind, Offer, offers, table, tables_in};
 use crate::failure::Advice;
 use crate::{output, own_folder};
@@ -47,14 +47,8 @@ impl Inspect {
             let has_channels = !(inspection.channels.is_empty() && inspection.missing.is_empty());
             if let Some(archive) = archive.filter(|_| has_channels) {
                 inspection.label_lacks = label_lacks(&archive);
-                let lacks = &inspection.label_lacks;
-                let is_able = |method: &Method| lacks.get(method.name()).is_some_and(Vec::is_empty);
-                let mut able = Method::ALL.into_iter().filter(is_able);
-                if able.any(Method::follows_cyclones) {
-                    inspection
-                        .problems
-                        .extend(caution_of_steps(archive.times()));
-                }
+                let cautions = cautions(&archive, &inspection.label_lacks);
+                inspection.problems.extend(cautions);
             }
             inspection
         });
@@ -157,6 +151,16 @@ fn label_lacks(archive: &Archive) -> BTreeMap<String, Vec<String>> {
     methods
         .map(|method| (method.name().to_string(), lacking(method)))
         .collect()
+}
+
+/// What there is to say of cyclones that methods which lack nothing would find.
+fn cautions(archive: &Archive, lacks: &BTreeMap<String, Vec<String>>) -> Vec<String> {
+    let mut able = Method::ALL.to_vec();
+    able.retain(|method| lacks.get(method.name()).is_some_and(Vec::is_empty));
+    let follows = able.iter().any(|method| method.follows_cyclones());
+    let of_steps = caution_of_steps(archive.times()).filter(|_| follows);
+    let of_grid = caution_of_grid(archive.grid()).filter(|_| able.contains(&Method::Deepcam));
+    of_steps.into_iter().chain(of_grid).collect()
 }
 
 /// The tracks of an input whose netCDF files all hold tracks, and the tables next to them. By the names of their

@@ -25,7 +25,7 @@ use serde::Serialize;
 use squall_climate::detect::Method;
 use squall_climate::label::{ArThresholds, TcThresholds, Thresholds};
 use squall_data::gaps::{Gaps, usual_step_hours};
-use squall_data::{Archive, Class, DataError, Time, Variable};
+use squall_data::{Archive, Class, DataError, LatLonGrid, Time, Variable};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -124,6 +124,9 @@ const METHOD: u32 = 5;
 /// Hours between times from which on cyclones are not followed as they should be.
 const LONG_STEP_HOURS: f64 = 24.0;
 
+/// Row spacing, in degrees, above which the rules of deepcam find few cyclones (docs/events.md has how many).
+const COARSE_GRID_DEG: f64 = 1.25;
+
 /// Consequence of missing values.
 const NOT_LABELLED: &str =
     "rules find nothing where one of their fields is missing, and less around it";
@@ -201,6 +204,11 @@ impl Label {
         if let Some(gaps) = Gaps::of(archive.times()) {
             tracing::warn!("{gaps}");
         }
+        // Who sets thresholds may have fitted them to the grid.
+        let by_presets = self.method.contains(&Method::Deepcam) && self.thresholds.is_none();
+        if let Some(caution) = caution_of_grid(archive.grid()).filter(|_| by_presets) {
+            tracing::warn!("{caution}");
+        }
         Ok(archive)
     }
 
@@ -259,6 +267,16 @@ fn warn_of_steps(times: &[Time], untrackable: &[Class], follows_cyclones: bool) 
     } else if let Some(caution) = caution_of_steps(times).filter(|_| follows_cyclones) {
         tracing::warn!("{caution}");
     }
+}
+
+/// A caution about cyclones by the rules of deepcam on a coarse grid; `None` if it is fine enough.
+pub fn caution_of_grid(grid: &LatLonGrid) -> Option<String> {
+    let spacing_deg = grid.lat_spacing_deg();
+    (spacing_deg > COARSE_GRID_DEG + 1e-6).then(|| {
+        format!(
+            "deepcam: rows are {spacing_deg:.2} degrees apart: on grids coarser than {COARSE_GRID_DEG} degrees its rules miss half of the cyclones or more, and `--method tempest` finds more of them (docs/events.md, \"Grids coarser than a quarter of a degree\")"
+        )
+    })
 }
 
 /// A caution about cyclones that were looked for at times so far apart; `None` if they are close enough.

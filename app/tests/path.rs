@@ -49,6 +49,13 @@ fn from_files_to_a_page() {
         assert!(events.join(name).is_file(), "{name}");
     }
 
+    // Good masks and tables were told like faults.
+    let inspected = run(&["inspect", path(&labels)]);
+    assert!(!inspected.contains("note:"), "{inspected}");
+    let inspected = run(&["inspect", path(&events)]);
+    assert!(inspected.contains("it holds tables of `squall events`"));
+    assert_eq!(inspected.matches("note:").count(), 1, "{inspected}");
+
     // A mask against itself is perfect; against the truth it is something between nothing and perfect.
     let own = score(&labels, &labels, &[]);
     assert_eq!(own["pixels"]["mean_iou"], 1.0);

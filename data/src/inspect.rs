@@ -167,21 +167,23 @@ pub fn inspect_with_archive(input: &str) -> Result<(Inspection, Option<Archive>)
             inspection
                 .problems
                 .extend(archive.problems().iter().cloned());
-            if inspection.channels.is_empty() {
-                let none = match inspection.missing.is_empty() {
-                    true => "no channel of the sixteen is there: nothing to label or to learn from",
-                    false => {
-                        "no channel of the sixteen is at every time: files of some have other times than those of others"
-                    }
-                };
-                inspection.problems.push(none.into());
-            }
             Some(archive)
         }
     };
-    inspection.usable = inspection.usable
-        || inspection.has_boxes()
-        || MaskArchive::open_with(input, None, BadFiles::Skip).is_ok();
+    let holds_events = !inspection.usable
+        && (inspection.has_boxes() || MaskArchive::open_with(input, None, BadFiles::Skip).is_ok());
+    if archive.is_some() && inspection.channels.is_empty() {
+        let none = match inspection.missing.is_empty() {
+            // Masks and boxes have no use for channels.
+            true if holds_events => None,
+            true => Some("no channel of the sixteen is there: nothing to label or to learn from"),
+            false => Some(
+                "no channel of the sixteen is at every time: files of some have other times than those of others",
+            ),
+        };
+        inspection.problems.extend(none.map(String::from));
+    }
+    inspection.usable = inspection.usable || holds_events;
     Ok((inspection, archive))
 }
 

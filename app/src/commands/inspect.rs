@@ -2,7 +2,7 @@
 
 use crate::commands::events::refusals::unknown_layout;
 use crate::commands::label::{caution_of_grid, caution_of_steps, lacks};
-use crate::commands::score::kind::{Kind, Offer, offers, table, tables_in};
+use crate::commands::score::kind::{Kind, Offer, has_masks, offers, table, tables_in};
 use crate::failure::Advice;
 use crate::{output, own_folder};
 use clap::Args;
@@ -79,6 +79,10 @@ impl Inspect {
         }
         inspection.usable = inspection.usable || self.has_tables();
         if let Some(told) = &told {
+            // Statistics beside tables are no fields, which is no problem.
+            if !has_masks(Path::new(&self.path)).unwrap_or(true) {
+                inspection.problems.clear();
+            }
             inspection.problems.insert(0, told.clone());
         }
         output::result(&inspection, self.json)?;

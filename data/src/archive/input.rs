@@ -43,7 +43,10 @@ pub fn files_of(input: &str) -> Result<Vec<PathBuf>> {
     let none = |reason: &str| DataError::no_input(input, reason);
     let path = Path::new(input);
     let mut files = if path.is_dir() {
-        in_folder(path)?
+        match in_folder(path)? {
+            found if !found.is_empty() => found,
+            _ => without_ending(path),
+        }
     } else if path.is_file() {
         if looks_like_data(path) || has_magic(path)? {
             vec![path.to_path_buf()]
@@ -208,6 +211,19 @@ fn in_folder(folder: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
+/// The netCDF files of a folder whose names have no ending, as WRF's `wrfout_d01_2005-08-28_00:00:00`, told by their first
+/// bytes. Files that cannot be read are none of them.
+fn without_ending(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
+    let mut files: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
+    // A pipe would be waited for.
+    files.retain(|path| {
+        path.extension().is_none() && path.is_file() && has_magic(path).unwrap_or(false)
+    });
+    files
+}
+
 fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
     let Wanted {
         is_one,
@@ -309,6 +325,27 @@ mod tests {
         fs::create_dir(at("f.nc")).unwrap();
         let found = files_of(folder.path().to_str().unwrap()).unwrap();
         assert_eq!(found, files.map(at));
+    }
+
+    #[test]
+    fn a_folder_without_endings_is_its_netcdf_files_by_their_first_bytes() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let input = folder.path().to_str().unwrap();
+        let names = [
+            "wrfout_d01_2005-08-28_00:00:00",
+            "wrfout_d01_2005-08-28_06:00:00",
+        ];
+        fs::write(at("namelist"), "&time_control").unwrap();
+        fs::write(at(names[1]), b"CDF\x01").unwrap();
+        fs::write(at(names[0]), b"\x89HDF\r\n\x1a\n").unwrap();
+        for name in [".hidden", "part.tmp"] {
+            fs::write(at(name), b"CDF\x01").unwrap();
+        }
+        assert_eq!(files_of(input).unwrap(), names.map(at));
+        // Where files have endings, those are meant.
+        fs::write(at("a.nc"), "").unwrap();
+        assert_eq!(files_of(input).unwrap(), [at("a.nc")]);
     }
 
     #[test]

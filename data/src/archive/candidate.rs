@@ -419,8 +419,13 @@ pub(super) fn refuse_no_field(
         .find(|dimension| dimension.len() > 1 && !is_axis(&dimension.name()));
     if let (true, Some(dimension)) = (is_on_grid, several) {
         let (name, length) = (dimension.name(), dimension.len());
+        let how = match name.as_str() {
+            // Each version has other times.
+            "expver" => "ds.sel(expver=1).combine_first(ds.sel(expver=5))".to_string(),
+            _ => format!("ds.isel({name}=0)"),
+        };
         found += &format!(
-            "; `{name}` is neither time nor levels of pressure: a file may have one of its {length} entries"
+            "; `{name}` is neither time nor levels of pressure: a file may have one of its {length} entries (xarray: `{how}`)"
         );
     }
     for (channel, kind) in alias::matches(&name) {

@@ -2,7 +2,9 @@
 
 use super::alias;
 use super::candidate::{self, Candidate};
-use super::coordinates::{GridAxes, LevelAxis, level_axes, picked_levels, time_axis};
+use super::coordinates::{
+    GridAxes, LevelAxis, level_axes, nearest_level, picked_levels, time_axis,
+};
 use super::decode::Decoder;
 use super::forecast::{OtherTime, lead, other_times};
 use super::nc;
@@ -227,10 +229,19 @@ impl Layout {
         let summed = column.is_some_and(|levels| is(&levels.source)) && lacks(Variable::Tmq);
         let wet = self.dewpoint.as_ref().is_some_and(is) && lacks(Variable::Qrefht);
         let moved = self.transport.iter().any(|(_, source)| is(source));
+        let has_height = |hpa: f64| {
+            let own = self.levels.iter().filter(|levels| is(&levels.source));
+            let mut heights = own.filter(|levels| levels.family == Some(alias::Family::Height));
+            heights.any(|levels| nearest_level(&levels.pressure_pa, hpa, 50.0).is_some())
+        };
+        let [upper, lower, middle] = [300.0, 250.0, 500.0].map(has_height);
         let uses = [
-            (summed, "TMQ (summed over levels)"),
-            (wet, "QREFHT (computed, with PS)"),
+            // Another file may have the channel itself, which comes first.
+            (summed, "TMQ (summed over levels, where no file has it)"),
+            (wet, "QREFHT (computed, with PS, where no file has it)"),
             (moved, "vapour transport"),
+            (middle && upper, "warm cores (Z300, Z500)"),
+            (middle && lower && !upper, "warm cores (Z250, Z500)"),
         ];
         let uses = uses.into_iter().filter(|(serves, _)| *serves);
         uses.map(|(_, words)| words).collect()

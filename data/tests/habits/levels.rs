@@ -48,7 +48,7 @@ fn a_level_alone_serves_and_versions_beside_each_other_are_refused() {
         ),
         (
             Variable::Vbot,
-            "dimensions (time, expver, lat, lon); `expver` is neither time nor levels of pressure: a file may have one of its 2 entries",
+            "dimensions (time, expver, lat, lon); `expver` is neither time nor levels of pressure: a file may have one of its 2 entries (xarray: `ds.sel(expver=1).combine_first(",
         ),
     ] {
         let error = archive.read(0, &[variable]).unwrap_err().to_string();

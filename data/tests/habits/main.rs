@@ -288,15 +288,32 @@ fn inspect_tells_what_each_variable_serves() {
     let found = inspect(path.to_str().unwrap()).unwrap();
     for (name, uses) in [
         ("sp", "PS"),
-        ("d2m", "QREFHT (computed, with PS)"),
+        ("d2m", "QREFHT (computed, with PS, where no file has it)"),
         ("viwve", "vapour transport"),
         ("sst", ""),
-        ("q", "TMQ (summed over levels)"),
+        ("q", "TMQ (summed over levels, where no file has it)"),
     ] {
         let mut variables = found.makes[0].variables.iter();
         let variable = variables.find(|variable| variable.name == name).unwrap();
         assert_eq!(variable.channels.join(", "), uses, "{name}");
     }
+    // Heights that tell warm cores are no channels.
+    let path = folder.path().join("heights.nc");
+    file_of(
+        &path,
+        &[("time", 1), ("lev", 3), ("lat", 4), ("lon", 4)],
+        &[
+            LAT,
+            LON,
+            ("time", "time", &[0.0], &[SINCE]),
+            ("lev", "lev", &[250.0, 500.0, 850.0], &[("units", "hPa")]),
+        ],
+        &[("zg", "m", &ON_LEVELS)],
+    );
+    let found = inspect(path.to_str().unwrap()).unwrap();
+    let mut variables = found.makes[0].variables.iter();
+    let heights = variables.find(|variable| variable.name == "zg").unwrap();
+    assert_eq!(heights.channels, ["warm cores (Z250, Z500)"]);
 }
 
 /// A network that learnt from other sources than it is given has to tell.

@@ -1,4 +1,4 @@
-//! Exports boxes in the formats of other tools.
+//! Files of boxes: read with what their folder tells of them, and written in the formats of other tools.
 
 use crate::input;
 use clap::Args;
@@ -6,12 +6,24 @@ use squall_data::atomic::Pending;
 use squall_data::boxes::coco::CocoWriter;
 use squall_data::boxes::extreme_weather::{ExtremeWeatherWriter, SLOTS};
 use squall_data::boxes::geojson::GeoJsonWriter;
-use squall_data::boxes::{BoxSeries, BoxSink};
-use squall_data::{Calendar, LatLonGrid, TrackedBox};
+use squall_data::boxes::{self, BoxSeries, BoxSink};
+use squall_data::{BoxFrames, Calendar, DataError, LatLonGrid, TrackedBox};
+use squall_jobs::infer::searched_times;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which of them are asked for.
+/// Reads all boxes of a file. The table of a finished inference lists every time that was searched, unless it was cut
+/// since.
+///
+/// # Errors
+/// As [`boxes::read`].
+pub fn read(path: &Path, grid: &LatLonGrid, calendar: Calendar) -> Result<BoxFrames, DataError> {
+    let mut frames = boxes::read(path, grid, calendar)?;
+    frames.lists_all_times = searched_times(path) == Some(frames.frames().len() as u64);
+    Ok(frames)
+}
+
+/// The formats of other tools that are asked for.
 #[derive(Debug, Clone, Args)]
 pub struct BoxFormats {
     /// Also write the boxes as ExtremeWeather HDF5, in grid pixels.

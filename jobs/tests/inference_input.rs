@@ -13,7 +13,7 @@ use squall_data::{Calendar, Class, DataError, Store};
 use squall_jobs::comm::Solo;
 use squall_jobs::infer::{
     BadInput, Ensemble, FilePer, InferOptions, InferReport, Inference, Input, Model, Strips, infer,
-    is_unfinished,
+    is_unfinished, searched_times,
 };
 use squall_jobs::recipe::Task;
 use squall_jobs::{Contract, InferEvent, JobError, Recipe, train};
@@ -376,6 +376,9 @@ fn a_detector_writes_a_table_of_boxes() {
     let table = read_table(&out.join("boxes.csv"), times[0].calendar()).unwrap();
     let listed: Vec<_> = table.frames().iter().map(|frame| frame.time).collect();
     assert_eq!(listed, times);
+    let searched = searched_times(&out.join("boxes.csv"));
+    assert_eq!(searched, Some(times.len() as u64));
+    assert_eq!(searched_times(&out.join("manifest.json")), None);
     // A folder without the table of all boxes, which cannot be written here, is not finished.
     for name in ["manifest.json", "boxes.csv"] {
         std::fs::remove_file(out.join(name)).unwrap();
@@ -386,6 +389,7 @@ fn a_detector_writes_a_table_of_boxes() {
     let error = failed.unwrap_err().to_string();
     assert!(error.contains("boxes.csv"), "{error}");
     assert!(is_unfinished(&out));
+    assert_eq!(searched_times(&out.join("boxes.csv")), None);
     // Nor is there a mean of boxes and masks.
     let error = Ensemble::new(vec![&model, &detector], &[], false).unwrap_err();
     assert!(matches!(error, JobError::Ensemble { .. }), "{error}");

@@ -3,8 +3,11 @@
 use approx::assert_relative_eq;
 use proptest::prelude::*;
 use squall_data::{BoxClass, Calendar, GeoBox, Time};
-use squall_validation::average_precision::{BoxesAt, DetectionScorer, score_boxes};
+use squall_validation::average_precision::{
+    BoxScores, BoxesAt, DetectionScorer, ListsAll, score_boxes,
+};
 use squall_validation::bootstrap::Bootstrap;
+use squall_validation::error::Result;
 
 const TC: BoxClass = BoxClass::TropicalCyclone;
 
@@ -29,6 +32,11 @@ fn quick() -> Bootstrap {
         draws: 0,
         ..Bootstrap::default()
     }
+}
+
+/// Scores tables of unknown origin.
+fn scored(truth: &[BoxesAt], predicted: &[BoxesAt]) -> Result<BoxScores> {
+    score_boxes(truth, predicted, ListsAll::default(), &quick())
 }
 
 /// Four true cyclones at two times; five predicted ones whose order by confidence is right, wrong, right, right, wrong.
@@ -158,7 +166,7 @@ fn times_that_one_side_lacks_are_named_and_counted() {
     // The prediction covers steps 2 to 9; the truth steps 0 to 8.
     let truth = boxes(&[0, 1, 2, 4, 5, 8], None);
     let predicted = boxes(&[2, 3, 4, 8, 9], Some(0.5));
-    let scores = score_boxes(&truth, &predicted, &quick()).unwrap();
+    let scores = scored(&truth, &predicted).unwrap();
     let times = &scores.coverage;
     assert_eq!(times.both, 3);
     assert_eq!(
@@ -185,7 +193,7 @@ fn times_that_one_side_lacks_are_named_and_counted() {
     // A prediction that lists a time without boxes was not asked about times it does not list.
     let mut listed = predicted.clone();
     listed.push((time(6), Vec::new()));
-    let scores = score_boxes(&truth, &listed, &quick()).unwrap();
+    let scores = scored(&truth, &listed).unwrap();
     assert_eq!(
         (
             scores.coverage.only_in_truth.count,
@@ -200,8 +208,8 @@ fn times_that_one_side_lacks_are_named_and_counted() {
     // At step 6 neither has a box.
     assert_eq!(scores.coverage.both, 4);
 
-    assert!(score_boxes(&boxes(&[0, 1], None), &boxes(&[5], Some(0.5)), &quick()).is_err());
-    assert!(score_boxes(&[], &[], &quick()).is_err());
+    assert!(scored(&boxes(&[0, 1], None), &boxes(&[5], Some(0.5))).is_err());
+    assert!(scored(&[], &[]).is_err());
 }
 
 /// Boxes of several times, crowded enough to hit and miss.

@@ -38,6 +38,9 @@ pub struct BoxFrames {
     frames: Vec<BoxFrame>,
     /// The reader's decisions about the file, one sentence each.
     pub notes: Vec<String>,
+    /// Whether the origin of the file, unlike its rows, tells that every searched time is a frame, with boxes or without;
+    /// readers do not know.
+    pub lists_all_times: bool,
 }
 
 impl BoxFrames {
@@ -59,6 +62,7 @@ impl BoxFrames {
         Self {
             frames,
             notes: Vec::new(),
+            lists_all_times: false,
         }
     }
 

@@ -56,7 +56,7 @@ pub use opening::open_archive;
 pub use options::{BadInput, InferOptions};
 pub use plan::{InferPlan, batch_for};
 pub use report::{InferEvent, InferReport, Spent};
-pub use settings::{TRAINING_TIMES, is_unfinished};
+pub use settings::{TRAINING_TIMES, is_unfinished, searched_times};
 pub use strips::Strips;
 
 use crate::comm::{Communicator, Solo, agree, doing};

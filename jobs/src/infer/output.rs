@@ -170,7 +170,7 @@ pub(super) fn remove(path: &Path) -> Result<()> {
 }
 
 /// The table of the boxes of all times.
-const JOINED: &str = "boxes.csv";
+pub(super) const JOINED: &str = "boxes.csv";
 
 /// Removes the table of all boxes, because some of its parts will be made again.
 ///

@@ -2,7 +2,7 @@
 
 use super::differences::in_words;
 use super::log::{self, FinishedFile};
-use super::output::remove;
+use super::output::{JOINED, remove};
 use super::plan::dtype_name;
 use super::{BadInput, Ensemble, FilePer, Inference, Model};
 use crate::code::{self, Builds};
@@ -302,6 +302,18 @@ const MANIFEST: &str = "manifest.json";
 /// Whether a folder has masks of an interrupted inference that has not been completed since.
 pub fn is_unfinished(folder: &Path) -> bool {
     log::exists(folder).unwrap_or(false) && !folder.join(MANIFEST).exists()
+}
+
+/// Number of times that the finished inference searched which made this table of all boxes; `None` for another file.
+/// The table lists all of them: a time that it lacks was not searched.
+pub fn searched_times(table: &Path) -> Option<u64> {
+    if table.file_name()? != JOINED {
+        return None;
+    }
+    let manifest = std::fs::read(table.with_file_name(MANIFEST)).ok()?;
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).ok()?;
+    let files = manifest["files"].as_array()?;
+    files.iter().map(|file| file["masks"].as_u64()).sum()
 }
 
 /// Removes the manifest, which marks a folder as finished.

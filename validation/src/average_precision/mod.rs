@@ -4,7 +4,7 @@ mod table;
 mod times;
 
 pub use squall_data::boxes::precision::OVERLAPS;
-pub use times::{BoxesAt, ComparedTimes, TimeCoverage, compared_times};
+pub use times::{BoxesAt, ComparedTimes, ListsAll, TimeCoverage, compared_times};
 
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::error::{Result, ValidationError};
@@ -186,9 +186,10 @@ fn origin(calendar: Calendar) -> Result<Time> {
 pub fn score_boxes(
     truth: &[BoxesAt],
     predicted: &[BoxesAt],
+    lists_all: ListsAll,
     bootstrap: &Bootstrap,
 ) -> Result<BoxScores> {
-    let compared = compared_times(truth, predicted)?;
+    let compared = compared_times(truth, predicted, lists_all)?;
     let mut scorer = DetectionScorer::new();
     for (time, [truth, predicted]) in &compared.times {
         scorer.add(*time, truth, predicted)?;

@@ -130,7 +130,7 @@ impl fmt::Display for BoxScores {
         }
         write!(
             f,
-            "a time missing between the first and last of a table that never lists times without boxes is one without boxes"
+            "a time missing between the first and last of a table that never lists times without boxes is one without boxes, unless a finished `squall infer` wrote the table"
         )
     }
 }

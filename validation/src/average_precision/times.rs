@@ -18,22 +18,38 @@ pub struct ComparedTimes {
     pub coverage: TimeCoverage,
 }
 
+/// Whose table is known, by its origin, to list every time that was searched, also those without a box.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ListsAll {
+    /// That of the truth.
+    pub truth: bool,
+    /// That of the prediction.
+    pub prediction: bool,
+}
+
 /// The times at which two tables are compared.
 ///
-/// A time that only one side has was looked at by one side alone and is left out, if the other side's table also lists
-/// times without a box. A table that lists none has no rows where nothing was found: there, a time between its first
-/// and its last is one without boxes, at which all boxes of the other side are missed, or false. Both kinds are named
-/// and counted.
+/// A time that only one side has was looked at by one side alone and is left out, if the other side's table lists all
+/// times: as `lists_all` says, or because it has times without a box. Another table has no rows where nothing was
+/// found: there, a time between its first and its last is one without boxes, at which all boxes of the other side are
+/// missed, or false. Both kinds are named and counted.
 ///
 /// # Errors
 /// [`ValidationError::Invalid`] if neither has a time, [`ValidationError::Mismatch`] if calendars differ.
-pub fn compared_times(truth: &[BoxesAt], predicted: &[BoxesAt]) -> Result<ComparedTimes> {
+pub fn compared_times(
+    truth: &[BoxesAt],
+    predicted: &[BoxesAt],
+    lists_all: ListsAll,
+) -> Result<ComparedTimes> {
     let Some(&(zero, _)) = truth.first().or(predicted.first()) else {
         return Err(ValidationError::Invalid(
             "there are no boxes to score".into(),
         ));
     };
-    let sides = [Side::of(truth, zero)?, Side::of(predicted, zero)?];
+    let sides = [
+        Side::of(truth, zero, lists_all.truth)?,
+        Side::of(predicted, zero, lists_all.prediction)?,
+    ];
     let mut all: BTreeMap<i64, Time> = BTreeMap::new();
     for (time, _) in truth.iter().chain(predicted) {
         all.insert(time.seconds_since(zero), *time);
@@ -66,11 +82,11 @@ pub fn compared_times(truth: &[BoxesAt], predicted: &[BoxesAt]) -> Result<Compar
 /// The boxes of one table by seconds from a common zero.
 struct Side {
     boxes: BTreeMap<i64, Vec<GeoBox>>,
-    lists_empty_times: bool,
+    lists_all_times: bool,
 }
 
 impl Side {
-    fn of(table: &[BoxesAt], zero: Time) -> Result<Self> {
+    fn of(table: &[BoxesAt], zero: Time, lists_all: bool) -> Result<Self> {
         let mut boxes: BTreeMap<i64, Vec<GeoBox>> = BTreeMap::new();
         for (time, more) in table {
             if time.calendar() != zero.calendar() {
@@ -84,7 +100,7 @@ impl Side {
             slot.extend(more);
         }
         Ok(Self {
-            lists_empty_times: boxes.values().any(Vec::is_empty),
+            lists_all_times: lists_all || boxes.values().any(Vec::is_empty),
             boxes,
         })
     }
@@ -93,7 +109,7 @@ impl Side {
     fn is_empty_at(&self, key: i64) -> bool {
         let (first, last) = (self.boxes.first_key_value(), self.boxes.last_key_value());
         let inside = first.is_some_and(|f| *f.0 < key) && last.is_some_and(|l| key < *l.0);
-        inside && !self.lists_empty_times
+        inside && !self.lists_all_times
     }
 }
 
@@ -167,11 +183,15 @@ mod tests {
         days.iter().map(|&(d, n)| (day(d), vec![geo; n])).collect()
     }
 
+    fn compared(truth: &[BoxesAt], predicted: &[BoxesAt]) -> ComparedTimes {
+        compared_times(truth, predicted, ListsAll::default()).unwrap()
+    }
+
     #[test]
     fn a_table_without_empty_times_is_empty_within_its_period_and_silent_outside() {
         let truth = table(&[(1, 1), (4, 2)]);
         let predicted = table(&[(1, 1), (2, 3), (4, 0), (9, 1)]);
-        let found = compared_times(&truth, &predicted).unwrap();
+        let found = compared(&truth, &predicted);
         let counts: Vec<_> = (found.times.iter())
             .map(|(time, [truth, predicted])| (*time, truth.len(), predicted.len()))
             .collect();
@@ -181,16 +201,38 @@ mod tests {
         assert_eq!(found.coverage.left_out.first, [day(9).to_string()]);
         // A truth that lists empty times has not looked at the second day.
         let listing = table(&[(1, 1), (3, 0), (4, 2)]);
-        let found = compared_times(&listing, &predicted).unwrap();
+        let found = compared(&listing, &predicted);
         assert_eq!(found.times.len(), 2);
         assert_eq!(found.coverage.left_out.count, 3);
         // On the third day neither finds anything: nothing is missed.
         let silent = table(&[(1, 1), (4, 1)]);
-        let found = compared_times(&listing, &silent).unwrap();
+        let found = compared(&listing, &silent);
         let coverage = &found.coverage;
         assert_eq!(coverage.both, 3);
         assert_eq!((coverage.only_in_truth.count, found.times.len()), (0, 3));
-        let found = compared_times(&silent, &listing).unwrap();
+        let found = compared(&silent, &listing);
+        assert_eq!(found.coverage.only_in_prediction.count, 0);
+    }
+
+    /// Blocks of days, as of a split, with a box at each time: the days between were not searched.
+    #[test]
+    fn a_table_that_lists_all_its_times_is_silent_between_them() {
+        let truth = table(&[(1, 1), (2, 1), (3, 1), (4, 1)]);
+        let predicted = table(&[(1, 1), (4, 1)]);
+        assert_eq!(compared(&truth, &predicted).coverage.only_in_truth.count, 2);
+        let prediction = ListsAll {
+            prediction: true,
+            ..ListsAll::default()
+        };
+        let found = compared_times(&truth, &predicted, prediction).unwrap();
+        let coverage = &found.coverage;
+        assert_eq!((coverage.both, coverage.left_out.count), (2, 2));
+        assert_eq!((coverage.only_in_truth.count, found.times.len()), (0, 2));
+        let truth_alone = ListsAll {
+            truth: true,
+            ..ListsAll::default()
+        };
+        let found = compared_times(&predicted, &truth, truth_alone).unwrap();
         assert_eq!(found.coverage.only_in_prediction.count, 0);
     }
 }

@@ -3,7 +3,8 @@
 
 use super::inputs::split;
 use super::scores::box_lines;
-use crate::commands::score::{judge, share_times};
+use crate::box_files;
+use crate::commands::score::{about_times, judge, share_times};
 use crate::failure::Advice;
 use squall_climate::report::{BoxSource, Score, Source, SourceKind};
 use squall_climate::{table, track};
@@ -34,7 +35,7 @@ impl Boxes {
         min_confidence: f32,
     ) -> anyhow::Result<Self> {
         let pixels = boxes::pixel_grid(&file, Some(grid))?;
-        let all = boxes::read(&file, &pixels, calendar)?;
+        let all = box_files::read(&file, &pixels, calendar)?;
         let mut found = all.frames().iter().flat_map(|frame| &frame.boxes);
         let of_network = found.any(|found| found.geo.confidence.is_some());
         let kind = if of_network {
@@ -94,7 +95,7 @@ fn tables(folder: &Path, kind: SourceKind, calendar: Calendar) -> anyhow::Result
 }
 
 /// The scores of every network's boxes against those of every truth or rule, over the times of both; also notes for the
-/// reader about pairs without common times.
+/// reader about the times of each pair.
 pub(super) fn scores(
     all: &[Boxes],
     min_confidence: f32,
@@ -107,6 +108,8 @@ pub(super) fn scores(
             if share_times(&judged.all, &judging.all)? {
                 let scores = judge(&judged.all, &judging.all, min_confidence)?;
                 let group = format!("Boxes of {} against {}", names[0], names[1]);
+                let about = about_times(&judged.all, &judging.all, &scores.boxes.coverage);
+                notes.extend(about.map(|about| format!("{group}: {about}.")));
                 lines.extend(box_lines(&group, &scores));
             } else {
                 notes.push(format!(

@@ -2,13 +2,16 @@
 
 use super::Score;
 use crate::arguments::{MIN_CONFIDENCE, check_confidence};
+use crate::box_files;
 use crate::failure::Advice;
 use serde::Serialize;
 use squall_climate::Event;
 use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::track::{Tracker, TrackerOptions};
 use squall_data::{BoxFrame, BoxFrames, Class, DataError, LatLonGrid, Time, TrackedBox, boxes};
-use squall_validation::average_precision::{BoxScores, BoxesAt, compared_times, score_boxes};
+use squall_validation::average_precision::{
+    BoxScores, BoxesAt, ListsAll, TimeCoverage, compared_times, score_boxes,
+};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::{
     EventScores, MatchingRules, Record, TrackRules, TrackScores, score_events, score_tracks,
@@ -60,14 +63,19 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
     let calendar = arguments.calendar_of(&[predicted, truth]);
     let read = |path: &Path| -> anyhow::Result<BoxFrames> {
         let grid = boxes::pixel_grid(path, None)?;
-        let frames = boxes::read(path, &grid, calendar).map_err(with_calendar)?;
+        let frames = box_files::read(path, &grid, calendar).map_err(with_calendar)?;
         frames
             .notes
             .iter()
             .for_each(|note| tracing::warn!("{note}"));
         Ok(frames)
     };
-    judge(&read(predicted)?, &read(truth)?, min_confidence)
+    let (predicted, truth) = (read(predicted)?, read(truth)?);
+    let scores = judge(&predicted, &truth, min_confidence)?;
+    if let Some(about) = about_times(&predicted, &truth, &scores.boxes.coverage) {
+        tracing::warn!("{about}");
+    }
+    Ok(scores)
 }
 
 /// Names the option if a file has another calendar than the one used for the dates in tables.
@@ -97,9 +105,10 @@ pub fn judge(
         ..Bootstrap::default()
     };
     let (truths, predictions) = (by_time(truth), by_time(predicted));
-    let boxes = score_boxes(&truths, &predictions, &bootstrap)?;
-    let compared = compared_times(&truths, &predictions)?.times.into_iter();
-    let times: Vec<Time> = compared.map(|(time, _)| time).collect();
+    let lists_all = lists_all(predicted, truth);
+    let boxes = score_boxes(&truths, &predictions, lists_all, &bootstrap)?;
+    let compared = compared_times(&truths, &predictions, lists_all)?;
+    let times: Vec<Time> = compared.times.into_iter().map(|(time, _)| time).collect();
     let sure = |found: &TrackedBox| found.geo.is_sure(min_confidence);
     let found = followed(predicted, &times, sure)?;
     let real = followed(truth, &times, |_| true)?;
@@ -118,7 +127,45 @@ pub fn judge(
 pub fn share_times(predicted: &BoxFrames, truth: &BoxFrames) -> anyhow::Result<bool> {
     let (truths, predictions) = (by_time(truth), by_time(predicted));
     let nothing = truths.is_empty() && predictions.is_empty();
-    Ok(!nothing && !compared_times(&truths, &predictions)?.times.is_empty())
+    if nothing {
+        return Ok(false);
+    }
+    let compared = compared_times(&truths, &predictions, lists_all(predicted, truth))?;
+    Ok(!compared.times.is_empty())
+}
+
+fn lists_all(predicted: &BoxFrames, truth: &BoxFrames) -> ListsAll {
+    ListsAll {
+        truth: truth.lists_all_times,
+        prediction: predicted.lists_all_times,
+    }
+}
+
+/// What to know before the scores are believed, if the prediction lacks times of the truth, as one of a split does.
+pub fn about_times(
+    predicted: &BoxFrames,
+    truth: &BoxFrames,
+    coverage: &TimeCoverage,
+) -> Option<String> {
+    let lacks = |frame: &&BoxFrame| predicted.at(frame.time).is_none();
+    let lacking = truth.frames().iter().filter(lacks).count();
+    if lacking == 0 {
+        return None;
+    }
+    let missed = coverage.only_in_truth.count;
+    if missed > coverage.both {
+        return Some(format!(
+            "at {missed} of the truth's {} times the prediction has no row, and all boxes then count as missed: if those times were not searched, give the folder of `squall infer` as the prediction, or the truth of the searched times alone",
+            truth.frames().len()
+        ));
+    }
+    (lacking as u64 > missed).then(|| {
+        format!(
+            "{} of the truth's {} times are not among those of the prediction and are not scored",
+            lacking as u64 - missed,
+            truth.frames().len()
+        )
+    })
 }
 
 fn by_time(frames: &BoxFrames) -> Vec<BoxesAt> {
@@ -243,6 +290,57 @@ mod tests {
         let scores = judge(&predicted, &listing, 0.5).unwrap();
         let storm = &scores.events.classes[0];
         assert_eq!((storm.hits, storm.misses, storm.false_alarms), (2, 1, 0));
+    }
+
+    /// With a box at each time, days between those of a split had counted as searched in vain.
+    #[test]
+    fn boxes_of_a_split_are_scored_at_its_times_alone() {
+        let days: Vec<_> = (1..=9).map(|day| (day, 0, Some(100.0))).collect();
+        let truth = frames("truth.csv", &days);
+        let split = [days[0], days[1], days[8]];
+        let mut predicted = frames("boxes.csv", &split);
+        let hits = |predicted: &BoxFrames| {
+            let scores = judge(predicted, &truth, 0.5).unwrap();
+            let storm = &scores.events.classes[0];
+            let about = about_times(predicted, &truth, &scores.boxes.coverage);
+            (storm.hits, storm.misses, about.unwrap())
+        };
+        let (found, missed, about) = hits(&predicted);
+        assert_eq!((found, missed), (3, 6));
+        assert!(about.contains("at 6 of the truth's 9 times"), "{about}");
+        predicted.lists_all_times = true;
+        let (found, missed, about) = hits(&predicted);
+        assert_eq!((found, missed), (3, 0));
+        assert!(about.starts_with("6 of the truth's 9 times"), "{about}");
+        let whole = judge(&truth, &truth, 0.5).unwrap();
+        assert_eq!(about_times(&truth, &truth, &whole.boxes.coverage), None);
+    }
+
+    /// What `squall infer` writes beside its table tells how many times it searched.
+    #[test]
+    fn a_table_of_a_finished_inference_lists_all_its_times() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("boxes.csv");
+        let mut text = String::from("class,time,west_deg,south_deg,east_deg,north_deg\n");
+        for day in [1, 2, 9] {
+            text += &format!("tropical_cyclone,2000-01-{day:02}T00:00:00,100,10,110,20\n");
+        }
+        std::fs::write(&path, text).unwrap();
+        let grid = LatLonGrid::global(24, 36).unwrap();
+        let lists_all = |path: &Path| {
+            let read = box_files::read(path, &grid, Calendar::NoLeap);
+            read.unwrap().lists_all_times
+        };
+        assert!(!lists_all(&path));
+        let manifest = folder.path().join("manifest.json");
+        std::fs::write(&manifest, r#"{"files":[{"masks":2},{"masks":1}]}"#).unwrap();
+        assert!(lists_all(&path));
+        let copy = folder.path().join("copy.csv");
+        std::fs::copy(&path, &copy).unwrap();
+        assert!(!lists_all(&copy));
+        // Rows were taken out since.
+        std::fs::write(&manifest, r#"{"files":[{"masks":2},{"masks":2}]}"#).unwrap();
+        assert!(!lists_all(&path));
     }
 
     #[test]

@@ -7,7 +7,7 @@ mod masks;
 mod tracks;
 
 pub use boxes::Scores as BoxScores;
-pub use boxes::{box_grid, judge, share_times};
+pub use boxes::{about_times, box_grid, judge, share_times};
 pub use masks::{Scores, table_path};
 
 use crate::arguments::{calendar, wind};

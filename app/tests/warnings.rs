@@ -551,3 +551,35 @@ fn rules_that_find_few_cyclones_on_a_coarse_grid_are_told() {
         }
     }
 }
+
+/// Background everywhere was the best of all validations, ended the run by `training.patience`, and was not told.
+#[test]
+fn a_network_that_finds_nothing_is_told_and_trained_on() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 1);
+    let (store, out) = (at("store"), at("out"));
+    stage(&fields, &fields.join("truth"), &store, &["--block-days=1"]);
+    let mut train = squall();
+    train.args(["train", "--recipe", "small", "--data", path(&store)]);
+    train.args(["--out", path(&out), "--quiet"]);
+    for set in [
+        "training.steps=16",
+        "training.batch=1",
+        "training.validate_every_steps=4",
+        "training.patience=1",
+        "network.width=0.1",
+        "schedule.warmup_steps=0",
+        "schedule.rate=0.02",
+        "loss.class_weights=[1.0, 0.001, 0.001]",
+    ] {
+        train.args(["--set", set]);
+    }
+    let output = train.output().expect("starts");
+    let said = text(&output);
+    assert!(output.status.success(), "{said}");
+    let words = "the model finds no tropical cyclone and no atmospheric river";
+    assert!(said.contains(words), "{said}");
+    let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).expect("metrics");
+    assert_eq!(metrics.matches(r#""kind":"step""#).count(), 16, "{metrics}");
+}

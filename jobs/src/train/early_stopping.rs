@@ -29,7 +29,13 @@ impl Run<'_> {
         }
         let since_best = self.learner.progress.step.saturating_sub(best.step);
         let in_vain = since_best / self.validate_every;
-        (training.patience.filter(|&patience| in_vain >= patience)).map(|_| EndedEarly::Patience)
+        // Until the first storm is found, the best score is that of the background.
+        let has_begun = !best.scores.finds_nothing();
+        let is_over = |&patience: &u64| has_begun && in_vain >= patience;
+        training
+            .patience
+            .filter(is_over)
+            .map(|_| EndedEarly::Patience)
     }
 
     /// Logs why the run ends early.

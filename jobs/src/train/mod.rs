@@ -128,6 +128,9 @@ pub fn train_together(
             stop,
         };
         let report = groups::train(job, groups, run_dir, progress, team)?;
+        if team.is_first() {
+            warnings::nothing_found(&report, store);
+        }
         return learnt(report, recipe);
     }
     let share = Share::agree(store, recipe.seed, team)?;
@@ -137,6 +140,9 @@ pub fn train_together(
     run.learner.join(&recipe.distributed, team)?;
     run.announce(team, progress)?;
     let report = run.train(team, folder, progress, stop)?;
+    if team.is_first() {
+        warnings::nothing_found(&report, store);
+    }
     learnt(report, recipe)
 }
 

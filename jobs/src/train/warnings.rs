@@ -1,5 +1,7 @@
-//! Warnings before the first step: settings and data that are allowed but probably not intended.
+//! Warnings of what is allowed but probably not intended: settings and data before the first step, and a model that finds
+//! nothing after the last.
 
+use super::progress::{Outcome, TrainReport};
 use crate::recipe::{Recipe, Task};
 use squall_data::store::Split;
 use squall_data::{Class, Store};
@@ -54,6 +56,27 @@ pub(super) fn zero_rate(schedule: &Schedule, steps: u64) {
     };
     tracing::warn!(
         "by `{key}` {idle} of the run's {steps} steps have a learning rate of 0, which changes nothing: expected {instead}"
+    );
+}
+
+/// Warns of classes of which the best validation of a finished run found nothing, although the truth has them.
+pub(super) fn nothing_found(report: &TrainReport, store: &Store) {
+    let (Outcome::Finished, Some(best)) = (report.outcome, &report.best) else {
+        return;
+    };
+    let missed = best
+        .scores
+        .missed_classes(store.class_counts(Split::Validation));
+    if missed.is_empty() {
+        return;
+    }
+    tracing::warn!(
+        "the model finds no {}: the best validation (step {}, {} {:.4}) has none of them right. More steps, another `schedule.rate` or \
+         another `loss.weighting` may help",
+        missed.join(" and no ").replace('_', " "),
+        best.step,
+        best.scores.score_name(),
+        best.scores.score()
     );
 }
 

@@ -35,6 +35,14 @@ pub struct BoxScores {
     pub truths: [u64; CLASSES],
 }
 
+impl BoxScores {
+    /// Whether no true box was found, not even roughly, although there are some.
+    pub(super) fn finds_nothing(&self) -> bool {
+        let mut known = self.ap_10.iter().flatten().peekable();
+        known.peek().is_some() && known.all(|&ap| ap <= 0.0)
+    }
+}
+
 /// Scored boxes of every sample, accumulated.
 #[derive(Debug, Clone, Default)]
 pub struct BoxTally {

@@ -50,6 +50,12 @@ impl MaskScores {
         }
     }
 
+    /// Whether no pixel of any storm was found: the mean is then little but that of the background.
+    pub(super) fn finds_nothing(&self) -> bool {
+        let mut storms = self.iou[1..].iter().flatten().peekable();
+        storms.peek().is_some() && storms.all(|&iou| iou <= 0.0)
+    }
+
     pub(super) fn score_name(&self) -> &'static str {
         self.best_by.name()
     }
@@ -246,6 +252,7 @@ mod tests {
         tally.add(0, &[1, 0, 1, 0], &[1, 0, 0, 0], (0.0, 1.0));
         let scores = tally.scores(BestBy::default()).unwrap();
         assert_eq!(scores.iou, [Some(2.0 / 3.0), Some(0.5), None]);
+        assert!(!scores.finds_nothing());
         assert_relative_eq!(scores.area_iou[1].unwrap(), 0.9);
         assert_relative_eq!(scores.area_mean_iou, (0.9 + 10.0 / 11.0) / 2.0);
     }
@@ -265,6 +272,7 @@ mod tests {
         assert_eq!(good.iou, [Some(0.6), Some(0.0), Some(0.75)]);
         assert_relative_eq!(good.mean_iou, (0.6 + 0.75) / 2.0);
         assert_relative_eq!(good.area_mean_iou, good.mean_iou);
+        assert!(nothing.finds_nothing() && !good.finds_nothing());
         // Over three classes this one would have 0.18.
         let weak = score(&[1, 1, 0, 0, 0, 0, 0, 2]);
         assert!(weak.mean_iou > nothing.mean_iou, "{weak:?}");

@@ -21,7 +21,7 @@ use masks::MaskTally;
 use serde::{Deserialize, Serialize};
 use squall_data::loader::LoaderConfig;
 use squall_data::sampler::{BatchPlan, Cursor, LastBatch, Sampler, SamplerConfig};
-use squall_data::{BoxClass, HostBatch, PixelBox, Store};
+use squall_data::{BoxClass, Class, HostBatch, PixelBox, Store};
 use squall_model::detection::ScoredBox;
 use squall_model::ops::loss::Criterion;
 use squall_model::{Network, Storage};
@@ -49,6 +49,54 @@ impl Scores {
             Self::Masks(scores) => scores.score(),
             Self::Boxes(scores) => scores.score(),
             Self::Both(scores) => scores.score(),
+        }
+    }
+
+    /// Whether the network found no storm at all, as one does that gives background everywhere.
+    pub fn finds_nothing(&self) -> bool {
+        match self {
+            Self::Masks(scores) => scores.finds_nothing(),
+            Self::Boxes(scores) => scores.finds_nothing(),
+            Self::Both(both) => both.masks.finds_nothing() && both.boxes.finds_nothing(),
+        }
+    }
+
+    /// Whether these are better than others. A network that finds storms is better than one that finds nothing, whose
+    /// mean over classes may be higher for its flawless background.
+    pub(super) fn are_better_than(&self, others: &Self) -> bool {
+        match (self.finds_nothing(), others.finds_nothing()) {
+            (false, true) => true,
+            (true, false) => false,
+            _ => self.score() > others.score(),
+        }
+    }
+
+    /// Names of the classes of which it found nothing, although masks of the truth have as many pixels of each class as
+    /// told, or the truth has boxes of it.
+    pub(super) fn missed_classes(&self, pixels: [u64; 3]) -> Vec<&'static str> {
+        let is_zero = |score: Option<f64>| score.is_some_and(|score| score <= 0.0);
+        let of_masks = |masks: &MaskScores| {
+            let storms = Class::EVENTS.into_iter().filter(|class| {
+                let code = usize::from(class.code());
+                pixels[code] > 0 && is_zero(masks.iou[code])
+            });
+            storms.map(Class::name).collect::<Vec<_>>()
+        };
+        let of_boxes = |boxes: &BoxScores| {
+            let classes = BoxClass::ALL.into_iter().zip(boxes.ap_10);
+            let missed = classes.filter(|(_, ap)| is_zero(*ap));
+            missed.map(|(class, _)| class.name()).collect::<Vec<_>>()
+        };
+        match self {
+            Self::Masks(masks) => of_masks(masks),
+            Self::Boxes(boxes) => of_boxes(boxes),
+            Self::Both(both) => {
+                let mut missed = of_boxes(&both.boxes);
+                let more = of_masks(&both.masks).into_iter();
+                let more: Vec<_> = more.filter(|name| !missed.contains(name)).collect();
+                missed.extend(more);
+                missed
+            }
         }
     }
 
@@ -349,5 +397,36 @@ mod tests {
         let losses = both.scalars().into_iter();
         let losses = losses.filter(|(name, _)| *name == "validation/loss");
         assert_eq!(losses.collect::<Vec<_>>(), [("validation/loss", 4.0)]);
+    }
+
+    /// Background everywhere has a mean of 0.33, which networks that begin to find storms do not have.
+    #[test]
+    fn scores_of_nothing_are_the_worst() {
+        let masks = |mean_iou: f64, cyclones: Option<f64>, rivers: f64| {
+            Scores::Masks(MaskScores {
+                samples: 3,
+                loss: 2.0,
+                mean_iou,
+                sample_mean_iou: mean_iou,
+                area_mean_iou: mean_iou,
+                iou: [Some(0.9), cyclones, Some(rivers)],
+                area_iou: [None; 3],
+                best_by: BestBy::MeanIou,
+            })
+        };
+        let (nothing, young) = (masks(0.33, Some(0.0), 0.0), masks(0.29, Some(0.0), 0.1));
+        assert!(nothing.finds_nothing() && !young.finds_nothing());
+        assert!(young.are_better_than(&nothing) && !nothing.are_better_than(&young));
+        let older = masks(0.4, Some(0.2), 0.1);
+        assert!(older.are_better_than(&young) && !young.are_better_than(&older));
+        assert!(!young.are_better_than(&young));
+        assert_eq!(
+            nothing.missed_classes([9, 5, 5]),
+            ["tropical_cyclone", "atmospheric_river"]
+        );
+        assert_eq!(young.missed_classes([9, 5, 5]), ["tropical_cyclone"]);
+        // One that the truth does not have is invented, not missed.
+        assert!(young.missed_classes([9, 0, 5]).is_empty());
+        assert!(masks(0.5, None, 0.0).finds_nothing());
     }
 }

@@ -193,7 +193,15 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
             match (&trial.failed, trial.score()) {
                 (Some(reason), _) => tracing::warn!("trial {} is out: {reason}", trial.number),
                 (None, Some(score)) => {
-                    tracing::info!("trial {}: {} {score:.4}", trial.number, trial.score_name);
+                    let nothing = match trial.finds_nothing() {
+                        true => ", that of the background: it finds no storm",
+                        false => "",
+                    };
+                    tracing::info!(
+                        "trial {}: {} {score:.4}{nothing}",
+                        trial.number,
+                        trial.score_name
+                    );
                 }
                 (None, None) => {}
             }
@@ -251,6 +259,12 @@ impl Leaderboard {
                 "narrower or lower values may help",
             ));
         };
+        if trials[first.trial].finds_nothing() {
+            tracing::warn!(
+                "the best trial finds no storm: its score is that of the background, and best.toml may be no better than the recipe. More \
+                 steps, another `loss.weighting` or lower rates may help"
+            );
+        }
         Ok(Self {
             score: name.clone(),
             recipe: out.join("best.toml"),

@@ -30,6 +30,9 @@ pub struct Trial {
     /// gradient was not finite.
     #[serde(default)]
     pub skipped: Vec<u64>,
+    /// For every rung reached, whether the network found no storm there.
+    #[serde(default)]
+    pub empty: Vec<bool>,
     /// The validation of its model (`best.safetensors`); known once the search is done.
     #[serde(skip)]
     pub best: Option<BestModel>,
@@ -75,6 +78,18 @@ impl Trial {
     /// Skipped steps until a rung.
     fn skipped_at(&self, rung: usize) -> u64 {
         self.skipped.get(rung).copied().unwrap_or(0)
+    }
+
+    /// Whether the network found no storm at a rung.
+    fn is_empty_at(&self, rung: usize) -> bool {
+        self.empty.get(rung).copied().unwrap_or(false)
+    }
+
+    /// Whether the network found no storm at the newest rung: its score is that of the background.
+    #[must_use]
+    pub fn finds_nothing(&self) -> bool {
+        let newest = self.scores.len().checked_sub(1);
+        newest.is_some_and(|rung| self.is_empty_at(rung))
     }
 
     /// The newest score; `None` for a trial that failed or has not started.
@@ -240,7 +255,7 @@ impl Board {
     }
 
     /// All trials, best first: those that advanced furthest; among these, those without steps skipped for non-finite
-    /// values; among these, those with the highest score.
+    /// values; among these, those that find storms; among these, those with the highest score.
     #[must_use]
     pub fn places(&self) -> Vec<LeaderboardEntry> {
         let mut order: Vec<&Trial> = self.trials.iter().collect();
@@ -273,13 +288,15 @@ impl Board {
     }
 }
 
-/// Orders two trials at a rung: first the one without steps skipped for non-finite values, then the one with the higher
-/// score, then the one with the lower number.
+/// Orders two trials at a rung: first the one without steps skipped for non-finite values, then the one that finds storms,
+/// since background everywhere scores higher than a network that begins to find them, then the one with the higher score,
+/// then the one with the lower number.
 fn ahead(a: &Trial, b: &Trial, rung: usize) -> Ordering {
     let skipped = |trial: &Trial| trial.skipped_at(rung) > 0;
     let score = |trial: &Trial| trial.score_at(rung).unwrap_or(f64::NEG_INFINITY);
     skipped(a)
         .cmp(&skipped(b))
+        .then(a.is_empty_at(rung).cmp(&b.is_empty_at(rung)))
         .then(score(b).total_cmp(&score(a)))
         .then(a.number.cmp(&b.number))
 }
@@ -371,11 +388,33 @@ mod tests {
         assert_eq!(board.chosen(&ladder)[1], [2]);
     }
 
+    /// At a halt the mean over classes of background everywhere is higher than that of a young network.
+    #[test]
+    fn who_finds_nothing_goes_on_after_those_who_find_storms() {
+        let ladder = Ladder::new(3, 2, 3).unwrap();
+        let mut board = board(&[&[0.2923], &[0.3285], &[0.3]]);
+        board.trials[1].empty = vec![true];
+        assert_eq!(board.chosen(&ladder)[1], [2]);
+        let order = board.places().iter().map(|p| p.trial).collect::<Vec<_>>();
+        assert_eq!(order, [2, 0, 1]);
+        let empty = |trial: &Trial| trial.finds_nothing();
+        assert_eq!(
+            board.trials.iter().map(empty).collect::<Vec<_>>(),
+            [false, true, false]
+        );
+        // It may find some later.
+        board.trials[1].scores.push(0.5);
+        board.trials[1].empty.push(false);
+        assert!(!board.trials[1].finds_nothing());
+        assert_eq!(board.chosen(&ladder)[1], [2]);
+    }
+
     #[test]
     fn a_trial_of_an_earlier_program_is_read() {
         let text = r#"{"number":1,"values":[],"scores":[0.5],"steps":4,"score_name":"mean IoU","failed":null,"seconds":1.0}"#;
         let trial: Trial = serde_json::from_str(text).unwrap();
         assert_eq!((trial.score(), trial.skipped_at(0)), (Some(0.5), 0));
+        assert!(!trial.finds_nothing());
     }
 
     /// As of a folder that was copied by hand: its number named the folder that was trained in, or none at all.

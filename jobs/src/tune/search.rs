@@ -214,9 +214,11 @@ impl Search<'_> {
             return Err(JobError::damaged(metrics, reason));
         };
         if scores.loss().is_finite() && scores.score().is_finite() {
-            // Trials of earlier versions lack these counts for rungs already passed.
+            // Trials of earlier versions lack these for rungs already passed.
             trial.skipped.resize(trial.scores.len(), 0);
             trial.skipped.push(skipped_until(&metrics, until, &recipe)?);
+            trial.empty.resize(trial.scores.len(), false);
+            trial.empty.push(scores.finds_nothing());
             trial.scores.push(scores.score());
             trial.steps = until;
             trial.score_name = scores.score_name().to_string();

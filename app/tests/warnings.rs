@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, stage, text};
+use common::{path, refuses, run, simulate, squall, stage, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Stdio;
@@ -339,6 +339,13 @@ fn what_is_gone_from_a_run_is_missed_when_it_goes_on() {
     std::fs::write(model.join("best.safetensors"), "of the run before").expect("written");
     assert!(!trained().contains("will replace it"));
     std::fs::remove_file(model.join("checkpoint.safetensors")).expect("it was there");
+    // It is refused to another recipe, which no repetition of the call gives back.
+    let kept = std::fs::read(model.join("best.safetensors")).expect("there");
+    let other = ["train", "--recipe", "small", "--data", path(&store)];
+    let other = [&other[..], &["--out", path(&model), "--set", "seed=9"]].concat();
+    refuses(&other, 2, &["its recipe differs", "best.safetensors"]);
+    let left = std::fs::read(model.join("best.safetensors")).expect("there");
+    assert_eq!(left, kept);
     assert!(trained().contains("begins anew and will replace it"));
 }
 

@@ -110,7 +110,8 @@ impl RunDir {
         self.folder.join("run.json")
     }
 
-    /// Fails if the folder holds a run whose recipe gives other results.
+    /// Fails if the folder holds a run whose recipe gives other results, even one that cannot go on because its checkpoints
+    /// were deleted: its model would be replaced.
     ///
     /// Time limits and saving intervals may change between parts of a run ([`Recipe::changes_of_result`]); its length
     /// may not, because schedules depend on it.
@@ -119,7 +120,8 @@ impl RunDir {
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
     pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
-        if !self.has_checkpoint()? {
+        let goes_on = self.has_checkpoint()?;
+        if !goes_on && !(self.best().exists() && path.exists()) {
             return Ok(());
         }
         if !path.exists() {
@@ -130,18 +132,27 @@ impl RunDir {
             return Ok(());
         }
         let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
-        match changed.is_empty() {
-            true => Ok(()),
-            false => Err(JobError::Resume {
-                folder: self.folder.clone(),
-                reason: format!(
-                    "its recipe differs ({}); use a new folder for a new recipe, with `--set training.start_from={}` if it is to \
-                     begin with what was learnt",
-                    changed.join("; "),
-                    self.last().display()
-                ),
-            }),
+        if changed.is_empty() {
+            return Ok(());
         }
+        let changed = changed.join("; ");
+        let reason = if goes_on {
+            format!(
+                "its recipe differs ({changed}); use a new folder for a new recipe, with `--set training.start_from={}` if it is to \
+                 begin with what was learnt",
+                self.last().display()
+            )
+        } else {
+            format!(
+                "its recipe differs ({changed}), and its model would be replaced; use a new folder for a new recipe, or delete `{}` if \
+                 nobody needs it",
+                self.best().display()
+            )
+        };
+        Err(JobError::Resume {
+            folder: self.folder.clone(),
+            reason,
+        })
     }
 
     /// Writes the resolved recipe of a run that starts, or that may resume.

@@ -436,7 +436,8 @@ fn scores_at_times_of_training_are_told() {
     let at = |name: &str| folder.path().join(name);
     let fields = simulate(folder.path(), 6, 1);
     let (store, trained, truth) = (at("store"), at("trained"), fields.join("truth"));
-    stage(&fields, &truth, &store, &["--block-days", "1"]);
+    let single = ["--block-days=0", "--train-share=0.5"];
+    stage(&fields, &truth, &store, &single);
     let train = ["train", "--recipe=small", "--data", path(&store), "--out"];
     let short = ["--set=training.steps=1", "--set=schedule.warmup_steps=0"];
     let narrow = ["--set=network.width=0.1", "--quiet"];
@@ -557,6 +558,35 @@ fn rules_that_find_few_cyclones_on_a_coarse_grid_are_told() {
             assert_eq!(said.contains(caution), is_coarse && by_presets, "{said}");
         }
     }
+}
+
+/// Half of a run had other threads, and nobody heard of it.
+#[test]
+fn a_run_that_goes_on_with_other_threads_is_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 3, 1);
+    let (store, out) = (at("store"), at("out"));
+    stage(&fields, &fields.join("truth"), &store, &["--block-days=1"]);
+    let trained = |limit: &str, code: i32| {
+        let mut train = squall();
+        train.args(["train", "--recipe", "small", "--data", path(&store)]);
+        train.args(["--out", path(&out), "--set", "training.steps=4"]);
+        train.args(["--set", "training.batch=1", "--set", "network.width=0.1"]);
+        let output = train.args(["--set", limit]).output().expect("starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        said.contains("was begun on 9999 threads")
+    };
+    // Stopped after its first step, twice.
+    let short = "training.max_seconds=1e-6";
+    assert!(!trained(short, 75) && !trained(short, 75));
+    let facts = out.join("run.json");
+    let told = std::fs::read(&facts).expect("read");
+    let mut told: Value = serde_json::from_slice(&told).expect("JSON");
+    told["all_threads"] = serde_json::json!([9999]);
+    std::fs::write(&facts, told.to_string()).expect("written");
+    assert!(trained("training.max_seconds=1e9", 0));
 }
 
 /// Background everywhere was the best of all validations, ended the run by `training.patience`, and was not told.

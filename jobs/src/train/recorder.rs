@@ -60,12 +60,16 @@ impl Recorder {
         })
     }
 
-    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build began the run.
+    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build, or another number of
+    /// threads, began the run.
     pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
         let version = code::version();
         let mut builds = builds_before(run, plan.done_steps);
+        let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let mut all_threads = threads_before(run, plan.done_steps);
         if plan.done_steps < plan.total_steps {
             builds = builds.continued_by(&version, run.folder());
+            continue_on(threads, &mut all_threads, run);
         }
         let facts = serde_json::json!({
             "code_version": version,
@@ -73,7 +77,8 @@ impl Recorder {
             "data": store.folder().display().to_string(),
             "data_hash": store.data_hash(),
             "grid": store.grid().describe(),
-            "threads": std::thread::available_parallelism().map_or(1, usize::from),
+            "threads": threads,
+            "all_threads": all_threads,
             "plan": plan,
         });
         let text = to_pretty_json(&facts, &run.facts())?;
@@ -165,12 +170,45 @@ fn builds_before(run: &RunDir, steps: u64) -> Builds {
     if steps == 0 {
         return Builds::default();
     }
-    let text = std::fs::read(run.facts()).unwrap_or_default();
-    let facts: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
+    let facts = facts_before(run);
     match (facts.get("builds"), facts["code_version"].as_str()) {
         (None, Some(version)) => Builds::of(version),
         _ => Builds::of_json(&facts, "builds"),
     }
+}
+
+/// The numbers of threads that trained a run which has done this many steps, in the order in which they began.
+fn threads_before(run: &RunDir, steps: u64) -> Vec<u64> {
+    if steps == 0 {
+        return Vec::new();
+    }
+    let facts = facts_before(run);
+    match facts["all_threads"].as_array() {
+        Some(all) => all.iter().filter_map(serde_json::Value::as_u64).collect(),
+        // Earlier versions recorded those of the last call alone.
+        None => facts["threads"].as_u64().into_iter().collect(),
+    }
+}
+
+/// Adds the number of threads that a run continues on to those that it had. Sums over other numbers of threads round
+/// differently.
+fn continue_on(threads: u64, before: &mut Vec<u64>, run: &RunDir) {
+    if let Some(first) = before.first().filter(|&&first| first != threads) {
+        tracing::warn!(
+            "`{}` was begun on {first} threads and is continued on {threads}: its numbers differ, in the last digits at first, from \
+             those of a run on the same number throughout",
+            run.folder().display()
+        );
+    }
+    if !before.contains(&threads) {
+        before.push(threads);
+    }
+}
+
+/// What an earlier call recorded of a run; null if that cannot be read.
+fn facts_before(run: &RunDir) -> serde_json::Value {
+    let text = std::fs::read(run.facts()).unwrap_or_default();
+    serde_json::from_slice(&text).unwrap_or_default()
 }
 
 /// The numbers of a step, with their TensorBoard names.

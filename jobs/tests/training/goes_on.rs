@@ -231,6 +231,30 @@ fn builds_that_trained_are_listed() {
     assert_eq!(contract.code_version, this);
 }
 
+/// Sums over other numbers of threads round differently, and only the last number was known.
+#[test]
+fn numbers_of_threads_that_trained_are_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 8, 2);
+    let part = folder.path().join("part");
+    let path = part.join("run.json");
+    let read =
+        || -> serde_json::Value { serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap() };
+    run_for(3, &recipe(&[]), &store, &part);
+    let mut facts = read();
+    let this = facts["threads"].clone();
+    assert_eq!(facts["all_threads"], serde_json::json!([this]));
+    // As of a version that recorded only those of the last call.
+    facts["threads"] = 9999.into();
+    facts.as_object_mut().unwrap().remove("all_threads");
+    std::fs::write(&path, facts.to_string()).unwrap();
+    for _ in 0..2 {
+        run_for(3, &recipe(&[]), &store, &part);
+        assert_eq!(read()["all_threads"], serde_json::json!([9999, this]));
+        assert_eq!(read()["threads"], this);
+    }
+}
+
 const LARC: &str = "optimiser.larc={}";
 const DECAY: &str = "optimiser.weight_decay=0.1";
 

@@ -92,8 +92,20 @@ fn exported_weights_have_the_shapes_of_the_network_that_they_are_for() {
         }
         assert_eq!(Layout::guess(&weights).name, layout.name);
         let mut target = network(&config, 2);
-        import(&mut target, &weights, &layout, &ImportOptions::default()).unwrap();
+        let options = ImportOptions::default();
+        let report = import(&mut target, &weights, &layout, &options).unwrap();
         assert_eq!(target.parameters().to_named().unwrap(), named);
+        // To pad as ClimateNet does is told only to a network that does not.
+        let is_told = |notes: &[String]| notes.iter().any(|note| note.contains("pads latitude"));
+        let is_cgnet = layout.name == "cgnet";
+        assert_eq!(is_told(&report.notes), is_cgnet);
+        let as_theirs = NetworkConfig {
+            periodic_latitude: is_cgnet,
+            ..config
+        };
+        let mut target = network(&as_theirs, 2);
+        let report = import(&mut target, &weights, &layout, &options).unwrap();
+        assert!(!is_told(&report.notes), "{:?}", report.notes);
     }
 }
 

@@ -4,6 +4,7 @@
 //! ClimateNet `climatenet/models.py` and `climatenet/modules.py`; its `weights.pth` is a plain state dictionary.
 
 use super::layout::{Layout, WeightSource, counter, norm_leaf};
+use crate::networks::NetworkConfig;
 
 /// ClimateNet's naming of CGNet's weights.
 pub(super) const CGNET: Layout = Layout {
@@ -13,11 +14,16 @@ pub(super) const CGNET: Layout = Layout {
     tells: |name| name.starts_with("level1_0."),
     unused: counter,
     encoder: |name| !name.starts_with("classifier."),
-    differences: &[
-        "ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits",
-    ],
+    differences,
     needs_batch_norm: false,
 };
+
+fn differences(config: &NetworkConfig) -> &'static [&'static str] {
+    if config.periodic_latitude {
+        return &[];
+    }
+    &["ClimateNet pads latitude as if it wrapped: set `periodic_latitude` for the same logits"]
+}
 
 /// The name in ClimateNet's state dictionary of a parameter or running statistic of our network `cgnet`; `None` if the
 /// name is not one of ours.

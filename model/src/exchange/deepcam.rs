@@ -15,7 +15,7 @@ pub(super) const DEEPCAM: Layout = Layout {
     tells: |name| name.starts_with("xception_features."),
     unused: counter,
     encoder: |name| name.starts_with("xception_features."),
-    differences: &[],
+    differences: |_| &[],
     needs_batch_norm: false,
 };
 

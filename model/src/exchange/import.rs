@@ -53,9 +53,10 @@ pub fn import(
     import.check_kept(&named);
     let mut report = import.finish()?;
     network.parameters_mut().load(&weights.path, &named)?;
+    let differences = (layout.differences)(network.config());
     report
         .notes
-        .extend(layout.differences.iter().map(|text| text.to_string()));
+        .extend(differences.iter().map(|text| text.to_string()));
     Ok(report)
 }
 

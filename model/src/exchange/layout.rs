@@ -2,6 +2,7 @@
 
 use super::{Weights, cgnet, deepcam, torchvision};
 use crate::error::{ModelError, Result};
+use crate::networks::NetworkConfig;
 
 /// The source of the values of one of our weights.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,8 +67,8 @@ pub struct Layout {
     pub unused: fn(&str) -> Option<&'static str>,
     /// Whether a tensor of this name belongs to the encoder.
     pub encoder: fn(&str) -> bool,
-    /// Differences between the original network and ours that importing cannot carry over.
-    pub differences: &'static [&'static str],
+    /// Differences between the original network and ours of these sizes that importing cannot carry over.
+    pub differences: fn(&NetworkConfig) -> &'static [&'static str],
     /// Whether our network needs batch normalisation to import these weights.
     pub needs_batch_norm: bool,
 }
@@ -88,7 +89,7 @@ pub const SQUALL: Layout = Layout {
     tells: |name| name.ends_with(".running_variance"),
     unused: |_| None,
     encoder: |name| name.starts_with(ENCODER),
-    differences: &[],
+    differences: |_| &[],
     needs_batch_norm: false,
 };
 
@@ -100,7 +101,7 @@ pub const PYTORCH: Layout = Layout {
     tells: |_| false,
     unused: counter,
     encoder: |name| name.starts_with(ENCODER),
-    differences: &[],
+    differences: |_| &[],
     needs_batch_norm: false,
 };
 

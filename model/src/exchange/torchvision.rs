@@ -21,14 +21,16 @@ pub(super) const RESNET: Layout = Layout {
             .iter()
             .any(|part| name.starts_with(part))
     },
-    differences: &[
-        "torchvision's ResNet is post-activated (v1): its identity shortcuts carry values after the ReLU, ours before; \
+    differences: |_| {
+        &[
+            "torchvision's ResNet is post-activated (v1): its identity shortcuts carry values after the ReLU, ours before; \
          units with a projection compute the same",
-        "its strides sit in the first unit of blocks 2 to 4, ours in the last unit of blocks 1 to 3; after the output \
+            "its strides sit in the first unit of blocks 2 to 4, ours in the last unit of blocks 1 to 3; after the output \
          stride is reached, ours become dilations",
-        "the first kernel takes 3 colours: each of our channels gets the mean over them, times 3 / our channels",
-        "so these are initial values to train from: logits are not those of the original network",
-    ],
+            "the first kernel takes 3 colours: each of our channels gets the mean over them, times 3 / our channels",
+            "so these are initial values to train from: logits are not those of the original network",
+        ]
+    },
     needs_batch_norm: true,
 };
 

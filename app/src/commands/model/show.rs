@@ -176,9 +176,13 @@ fn write_contract(f: &mut fmt::Formatter<'_>, contract: &Contract) -> fmt::Resul
     let normalises = if network.batch_norm { "" } else { "no " };
     writeln!(f, ", {normalises}batch normalisation")?;
     let (h, w) = contract.grid.shape;
+    let latitude = match network.periodic_latitude {
+        true => ", latitude padding periodic",
+        false => "",
+    };
     writeln!(
         f,
-        "grid      {h} x {w}, longitude padding {}",
+        "grid      {h} x {w}, longitude padding {}{latitude}",
         contract.longitude_padding
     )?;
     writeln!(f, "classes   {}", contract.classes.join(", "))?;

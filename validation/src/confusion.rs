@@ -156,6 +156,11 @@ impl Tally {
     pub fn recall(&self) -> Option<f64> {
         ratio(self.hits, self.hits + self.misses)
     }
+
+    /// Size of the prediction over that of the truth; `None` without truth.
+    pub fn size(&self) -> Option<f64> {
+        ratio(self.hits + self.false_alarms, self.hits + self.misses)
+    }
 }
 
 /// `part / whole`; `None` unless `whole` is above 0.
@@ -186,8 +191,8 @@ mod tests {
         assert_eq!(cyclones.iou(), Some(1.0 / 3.0));
         let area = confusion.area_of(Class::TropicalCyclone);
         assert_eq!(
-            (area.precision(), area.recall()),
-            (Some(10.0 / 11.0), Some(0.5))
+            (area.precision(), area.recall(), area.size()),
+            (Some(10.0 / 11.0), Some(0.5), Some(11.0 / 20.0))
         );
         assert_eq!(confusion.accuracy(), Some(0.6));
         let mut twice = confusion;

@@ -47,6 +47,7 @@ impl SegmentationScorer {
                     area_weighted_iou: area.iou(),
                     precision: pixels.precision(),
                     recall: pixels.recall(),
+                    area_ratio: area.size(),
                 }
             })
             .collect();
@@ -74,6 +75,8 @@ pub struct ClassScore {
     pub precision: Option<f64>,
     /// Share of true pixels that were found.
     pub recall: Option<f64>,
+    /// Predicted over true area on the sphere; above 1 where masks are too large, as class weights make them.
+    pub area_ratio: Option<f64>,
 }
 
 /// How well masks agree.
@@ -145,24 +148,25 @@ impl fmt::Display for SegmentationScore {
         )?;
         writeln!(
             f,
-            "{:<20} {:>6} {:>10} {:>8} {:>9} {:>6}",
-            "class", "IoU", "per sample", "by area", "precision", "recall"
+            "{:<20} {:>6} {:>10} {:>8} {:>9} {:>6} {:>10}",
+            "class", "IoU", "per sample", "by area", "precision", "recall", "area ratio"
         )?;
         for class in &self.classes {
             writeln!(
                 f,
-                "{:<20} {} {:>10.4} {:>8} {:>9} {}",
+                "{:<20} {} {:>10.4} {:>8} {:>9} {} {:>10}",
                 class.class.name(),
                 optional(class.iou),
                 class.sample_mean_iou,
                 optional(class.area_weighted_iou),
                 optional(class.precision),
-                optional(class.recall)
+                optional(class.recall),
+                optional(class.area_ratio)
             )?;
         }
         write!(
             f,
-            "precision: share of the predicted pixels that are right; recall: share of the true pixels that were found"
+            "precision: share of the predicted pixels that are right; recall: share of the true pixels that were found; area ratio: predicted over true area"
         )
     }
 }
@@ -227,6 +231,10 @@ mod tests {
         assert_relative_eq!(score.classes[1].iou.unwrap(), 0.5);
         assert_relative_eq!(score.classes[1].area_weighted_iou.unwrap(), 0.9);
         assert_relative_eq!(score.area_weighted_mean_iou, (0.9 + 10.0 / 11.0) / 2.0);
+        assert_relative_eq!(score.classes[1].area_ratio.unwrap(), 0.9);
+        assert_relative_eq!(score.classes[0].area_ratio.unwrap(), 1.1);
+        assert_eq!(score.classes[2].area_ratio, None);
+        assert!(score.to_string().contains("recall area ratio"), "{score}");
     }
 
     #[test]

@@ -100,6 +100,10 @@ pub struct Contract {
     /// For a detector that also outputs masks: names of the mask classes, in order of their codes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mask_classes: Vec<String>,
+    /// Weights of the mask classes in the loss, in order of their codes: probabilities of masks carry them. Empty without
+    /// masks, and for models of versions that did not record them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub class_weights: Vec<f32>,
     /// The grid it was trained on.
     pub grid: GridFacts,
     /// For a network over time: seconds between the frames of a training clip.
@@ -157,6 +161,7 @@ impl Contract {
             normalisation_hash: normalisation.hash(),
             classes: classes_of(recipe.task).map(str::to_string).collect(),
             mask_classes: mask_classes_of(network).map(str::to_string).collect(),
+            class_weights: Vec::new(),
             grid: GridFacts::of(grid),
             frame_seconds: None,
             longitude_padding: longitude_padding_of(network).into(),

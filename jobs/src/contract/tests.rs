@@ -30,6 +30,14 @@ fn a_file_gives_back_its_contract_and_a_changed_normalisation_is_seen() {
     );
     contract.put(&mut file).unwrap();
     assert_eq!(Contract::of(&file.facts, path).unwrap(), contract);
+    // Class weights come back as they are; of files without them nothing is known.
+    assert!(!file.facts["contract"].contains("class_weights"));
+    let weighted = Contract {
+        class_weights: vec![0.1, 0.7, 0.2],
+        ..contract.clone()
+    };
+    weighted.put(&mut file).unwrap();
+    assert_eq!(Contract::of(&file.facts, path).unwrap(), weighted);
     let mut changed = contract.clone();
     changed.normalisation.channels[0].divide = 2.0;
     changed.put(&mut file).unwrap();

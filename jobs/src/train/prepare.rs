@@ -89,7 +89,10 @@ impl<'a> Run<'a> {
         let learner = Learner::new(recipe, &network, objective.clone(), total_steps, ranks)?;
         let together = local_batch.samples() * recipe.distributed.norm_ranks(ranks);
         fit::check_norms(recipe, &learner.network, store, together)?;
-        let contract = contract_of(recipe, store, &network, &normalisation);
+        let contract = Contract {
+            class_weights: weights_in_masks(&network, &class_weights),
+            ..contract_of(recipe, store, &network, &normalisation)
+        };
         let loader = loader_of(recipe, channels, normalisation, learner.network.backend());
         let settings = EvaluatorSettings {
             batch: local_batch.samples(),
@@ -254,6 +257,14 @@ fn contract_of(
         ..Contract::new(recipe, network, normalisation, grid, hash)
     };
     contract.with_sources(store.sources())
+}
+
+/// The class weights that a network's masks carry; none if it has no masks.
+fn weights_in_masks(network: &NetworkConfig, class_weights: &[f32]) -> Vec<f32> {
+    match network.name.is_detector() && network.mask_classes == 0 {
+        true => Vec::new(),
+        false => class_weights.to_vec(),
+    }
 }
 
 /// Class weights of masks: from the recipe, or computed from the class frequencies of the training masks that teach.

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, path, run, squall, stage, staged, text};
+use common::{json, path, refuses, run, squall, stage, staged, text};
 use squall_model::ModelFile;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -275,6 +275,50 @@ fn weights_that_are_not_finite_neither_leave_nor_come_in() {
             assert!(!out.exists(), "{}", out.display());
         }
     }
+}
+
+/// Weights of ClimateNet got the means and deviations of the store behind --like without a word.
+#[test]
+fn imported_weights_have_the_normalisation_that_they_were_trained_with() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let model = model(folder.path());
+    let at = |name: &str| folder.path().join(name);
+    let (weights, own) = (at("w.safetensors"), at("own.safetensors"));
+    run(&["model", "export", path(&model), "--out", path(&weights)]);
+    let import = ["model", "import", path(&weights), "--like", path(&model)];
+    let import = [&import[..], &["--out", path(&own)]].concat();
+    let note = "fields are normalised as those of --like were";
+    assert!(run(&import).contains(note));
+    let scales = |file: &Path| {
+        let shown = json(&["model", "show", path(file), "--json"]);
+        let scales = shown["contract"]["normalisation"]["channels"].as_array();
+        scales.expect("channels").clone()
+    };
+    let of_like = scales(&model);
+    assert_eq!(scales(&own), of_like);
+    // As ClimateNet writes it, with keys that mean nothing here.
+    let mut config = serde_json::json!({ "architecture": "cgnet", "fields": {} });
+    for (k, scale) in of_like.iter().enumerate() {
+        let name = scale["variable"].as_str().expect("a name");
+        config["fields"][name] = serde_json::json!({ "mean": k as f64, "std": 2.0 });
+    }
+    let file = at("config.json");
+    fs::write(&file, config.to_string()).expect("written");
+    let import = [&import[..], &["--normalisation", path(&file)]].concat();
+    assert!(!run(&import).contains(note));
+    let given = scales(&own);
+    assert_eq!(given.len(), of_like.len());
+    for (k, scale) in given.iter().enumerate() {
+        let numbers = ["subtract", "divide", "missing"].map(|key| scale[key].as_f64());
+        assert_eq!(numbers, [Some(k as f64), Some(2.0), Some(k as f64)]);
+    }
+    config["fields"]["TMQ"]["std"] = 0.into();
+    fs::write(&file, config.to_string()).expect("written");
+    refuses(&import, 3, &["config.json", "TMQ", "by which nothing"]);
+    let fields = config["fields"].as_object_mut().expect("fields");
+    fields.remove("TMQ");
+    fs::write(&file, config.to_string()).expect("written");
+    refuses(&import, 3, &["config.json", "no mean and deviation of TMQ"]);
 }
 
 /// No test of the program had --roll, --mirror, --split, --precision or --batch: masks would have been made without them.

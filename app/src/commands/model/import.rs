@@ -1,6 +1,7 @@
 //! `squall model import`: creates a model file from the weights of another program.
 
 use super::export::open;
+use super::normalisation;
 use crate::failure::Advice;
 use crate::{input, output};
 use clap::Args;
@@ -12,6 +13,10 @@ use std::path::PathBuf;
 
 /// Name of the fact with the origin of imported weights.
 const FACT: &str = "imported";
+
+/// The note about means and deviations that were not given with the weights.
+const LIKE_NORMALISED: &str = "fields are normalised as those of --like were: if these weights were trained on fields normalised otherwise, give \
+     --normalisation";
 
 /// Make a model file from weights of PyTorch (.pt, .pth) or safetensors.
 ///
@@ -40,6 +45,10 @@ pub struct Import {
     /// (ClimateNet) [default: recognised by the names].
     #[arg(long, value_name = "NAME")]
     layout: Option<String>,
+    /// JSON file with the means and deviations of the fields that the weights were trained on, such as ClimateNet's
+    /// config.json [default: those of --like].
+    #[arg(long, value_name = "FILE", requires = "like")]
+    normalisation: Option<PathBuf>,
     /// Import only the encoder; keep the rest of --like.
     #[arg(long, requires = "like")]
     encoder_only: bool,
@@ -63,7 +72,8 @@ impl Import {
     /// Writes the model file and reports what was imported.
     pub fn run(self) -> anyhow::Result<()> {
         let like = self.like.as_deref().unwrap_or(&self.weights);
-        input::keep_inputs(&[&self.weights, like], &self.out)?;
+        let scales = self.normalisation.as_deref().unwrap_or(like);
+        input::keep_inputs(&[&self.weights, like, scales], &self.out)?;
         let weights = Weights::read(&self.weights)?;
         let layout = match &self.layout {
             Some(name) => Layout::named(name)?,
@@ -74,7 +84,10 @@ impl Import {
             encoder_only: self.encoder_only,
             allow_missing: self.allow_missing.clone(),
         };
-        let report = import(&mut network, &weights, &layout, &options)?;
+        let mut report = import(&mut network, &weights, &layout, &options)?;
+        if self.like.is_some() && self.normalisation.is_none() {
+            report.notes.push(LIKE_NORMALISED.to_string());
+        }
         file.tensors = network.parameters().to_named()?;
         file.facts.insert(FACT.to_string(), self.origin(&report)?);
         file.write(&self.out)?;
@@ -88,6 +101,10 @@ impl Import {
             let (_, mut contract, network) = open(like)?;
             // Training steps and score do not apply to the new weights.
             (contract.step, contract.score) = (0, None);
+            if let Some(path) = &self.normalisation {
+                contract.normalisation = normalisation::read(path, &contract.variables())?;
+                contract.normalisation_hash = contract.normalisation.hash();
+            }
             let mut file = ModelFile::default();
             contract.put(&mut file)?;
             return Ok((file, network));

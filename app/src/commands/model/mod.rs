@@ -2,6 +2,7 @@
 
 mod export;
 mod import;
+mod normalisation;
 mod show;
 
 use clap::{Args, Subcommand};

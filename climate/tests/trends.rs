@@ -386,7 +386,13 @@ fn few_years_months_and_what_a_run_does_not_have() {
     );
     let few = "no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1961 to 1969.";
     assert!(found.text().contains(few), "{}", found.text());
-    assert!(trends_page(&found, "few", "").contains("1961 to 1969: no trend"));
+    let page = trends_page(&found, "few", "");
+    assert!(page.contains("1961 to 1969: no trend"), "{page}");
+    // Regression: trends that were never tested were "not significant".
+    assert!(page.contains("not tested</li>"), "{page}");
+    for claim in ["not significant", "% intervals", "Mann-Kendall"] {
+        assert!(!page.contains(claim), "{claim} in {page}");
+    }
     let summer = TrendOptions {
         months: vec![6, 7, 8],
         ..options()

@@ -65,6 +65,7 @@ pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
     SPOKEN_LEVEL, capital, in_percent, month_name, months as words_of_months, of_level, trimmed,
+    untested,
 };
 
 use crate::error::{ClimateError, Result};

@@ -12,8 +12,52 @@ use std::fmt::Write as _;
 /// The cell of an unknown value.
 const UNKNOWN: &str = "–";
 
-/// The legend of the significance marks.
-pub(crate) const MARKS: &str = "<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li><li><i></i>not significant</li></ul>\n";
+/// What a test says of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Significant,
+    NotSignificant,
+    /// Nothing was tested: there is no p.
+    NotTested,
+}
+
+impl Verdict {
+    /// Every one of them, in the order of legends.
+    const ALL: [Self; 3] = [Self::Significant, Self::NotSignificant, Self::NotTested];
+
+    /// That of a row with this p.
+    pub(crate) fn of(p: Option<f64>, is_significant: bool) -> Self {
+        match (p, is_significant) {
+            (_, true) => Self::Significant,
+            (Some(_), false) => Self::NotSignificant,
+            (None, false) => Self::NotTested,
+        }
+    }
+
+    /// The word in a legend, and the class of the mark in style sheets.
+    fn about(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Significant => ("significant", "sure"),
+            Self::NotSignificant => ("not significant", "unsure"),
+            Self::NotTested => ("not tested", "untested"),
+        }
+    }
+}
+
+/// The legend of significance marks: those that occur; empty if none does.
+pub(crate) fn marks(verdicts: &[Verdict]) -> String {
+    let items: String = (Verdict::ALL.into_iter())
+        .filter(|verdict| verdicts.contains(verdict))
+        .map(|verdict| {
+            let (word, css) = verdict.about();
+            format!("<li><i class=\"{css}\"></i>{word}</li>")
+        })
+        .collect();
+    if items.is_empty() {
+        return items;
+    }
+    format!("<ul class=\"legend marks\">{items}</ul>\n")
+}
 
 /// The header of a page: its kind, title, subject (`about`, HTML) and facts.
 pub(crate) fn header(brand: &str, title: &str, about: &str, facts: &[String]) -> String {
@@ -57,8 +101,8 @@ pub(crate) fn seasons_of_years(start: i64) -> String {
     }
 }
 
-/// A sentence, and whether its statement is significant.
-pub(crate) type Sentence = (String, bool);
+/// A sentence, and what a test says of it.
+pub(crate) type Sentence = (String, Verdict);
 
 /// The sentences of a class: those on the whole Earth and year, and, folded, those on hemispheres, basins and seasons,
 /// each of which is a significant `what`.
@@ -70,12 +114,12 @@ pub(crate) fn sentences(
 ) -> String {
     let list = |sentences: &[Sentence]| {
         let mut out = String::from("<ul class=\"said\">\n");
-        for (text, is_significant) in sentences {
-            let sure = if *is_significant { " sure" } else { "" };
+        for (text, verdict) in sentences {
             let _ = writeln!(
                 out,
-                "<li class=\"{}{sure}\">{}</li>",
+                "<li class=\"{} {}\">{}</li>",
                 class_css(class),
+                verdict.about().1,
                 escape(&unbroken(text))
             );
         }
@@ -277,7 +321,7 @@ mod tests {
 
     #[test]
     fn only_what_is_significant_is_marked() {
-        let of = |significant| ("1 < 2".to_string(), significant);
+        let of = |significant| ("1 < 2".to_string(), Verdict::of(Some(0.5), significant));
         let html = sentences(Class::TropicalCyclone, &[of(false)], &[of(true)], "trend");
         assert_eq!(html.matches(" sure\">1 &lt; 2</li>").count(), 1);
         assert!(
@@ -292,5 +336,26 @@ mod tests {
             ["&lt; 0.000001", "0.012", UNKNOWN]
         );
         assert_eq!(warnings(&[]), "");
+    }
+
+    /// Regression: without a single test the legend said "not significant".
+    #[test]
+    fn what_was_not_tested_has_a_mark_of_its_own() {
+        let untested = Verdict::of(None, false);
+        let html = sentences(
+            Class::TropicalCyclone,
+            &[("1 against 2".into(), untested)],
+            &[],
+            "change",
+        );
+        assert!(html.contains("cyclone untested\">1 against 2"), "{html}");
+        let legend = marks(&[untested, untested]);
+        assert!(legend.contains("not tested"), "{legend}");
+        assert!(!legend.contains("significant"), "{legend}");
+        let legend = marks(&[Verdict::of(Some(0.5), false), Verdict::of(Some(0.01), true)]);
+        assert!(legend.contains("</i>significant</li>"), "{legend}");
+        assert!(legend.contains("</i>not significant</li>"), "{legend}");
+        assert!(!legend.contains("not tested"), "{legend}");
+        assert_eq!(marks(&[]), "");
     }
 }

@@ -109,7 +109,12 @@ fn few_years_give_numbers_without_intervals() {
         text.contains("The map of the frequency of tropical cyclones is not tested"),
         "{text}"
     );
-    assert!(changes_page(&found, "few", "").is_ok());
+    // Regression: the page called everything "not significant" and told of resamples.
+    let page = changes_page(&found, "few", "").unwrap();
+    assert!(page.contains("not tested</li>"), "{page}");
+    for claim in ["not significant", "resamples", "White dots", "dealt anew"] {
+        assert!(!page.contains(claim), "{claim} in {page}");
+    }
     // Twelve years make four blocks of three.
     let blocks = CompareOptions {
         block_years: 3,

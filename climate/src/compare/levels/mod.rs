@@ -37,6 +37,13 @@ pub struct ReturnLevels {
     pub changes: Vec<Change>,
 }
 
+impl ReturnLevels {
+    /// Whether either run has a fitted distribution.
+    pub(crate) fn is_fitted(&self) -> bool {
+        self.fits.iter().any(|fit| fit.gev.is_some())
+    }
+}
+
 /// Annual extremes of a run, and their fitted distribution.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {

@@ -178,6 +178,12 @@ pub(crate) fn verb(about: &QuantityInfo, word: &str) -> String {
     }
 }
 
+/// Why nothing is tested and no number has an interval, if a side has too few years or members for either.
+pub(crate) fn untested(comparison: &Comparison) -> Option<String> {
+    let fewest = comparison.a.blocks.min(comparison.b.blocks);
+    (fewest < MIN_BLOCKS).then(|| reason(None, comparison))
+}
+
 /// The reason for a missing interval, in words.
 pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> String {
     match reason {
@@ -311,11 +317,7 @@ fn of_map(map: &MapSummary, comparison: &Comparison) -> String {
     };
     let rate = in_percent(false_rate(comparison.draws.confidence));
     if map.tested == 0 {
-        let why = if comparison.a.blocks.min(comparison.b.blocks) < MIN_BLOCKS {
-            reason(None, comparison)
-        } else {
-            "there are no such events".into()
-        };
+        let why = untested(comparison).unwrap_or_else(|| "there are no such events".into());
         return format!("The map of the {subject} is not tested, because {why}.");
     }
     if comparison.has_no_power() {

@@ -1,11 +1,13 @@
 //! Distributions of events by strength in both runs.
 
-use crate::compare::{Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed};
+use crate::compare::{
+    Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed, untested,
+};
 use crate::report::figures::figure;
 use crate::report::html::{Table, escape};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
-use crate::report::parts::{interval_cell, main_cell, number_cell};
+use crate::report::parts::{Verdict, interval_cell, main_cell, marks, number_cell};
 use crate::report::svg::Plot;
 use crate::report::ticks::nice_ticks;
 
@@ -22,9 +24,11 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
             &note(found, comparison),
         );
     }
-    html.push_str(
-        "</div>\n<ul class=\"legend marks\"><li><i class=\"sure\"></i>significant</li></ul>\n",
-    );
+    html.push_str("</div>\n");
+    let is_tested = untested(comparison).is_none();
+    if is_tested {
+        html += &marks(&[Verdict::Significant]);
+    }
     for found in &comparison.distributions {
         html += &numbers(found, comparison);
     }
@@ -32,10 +36,14 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
         id: "distributions".into(),
         nav: "Strengths".into(),
         heading: "How many of each strength".into(),
-        lead: format!(
-            "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval, and so do the tables below.",
-            in_percent(comparison.draws.confidence)
-        ),
+        lead: if is_tested {
+            format!(
+                "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval, and so do the tables below.",
+                in_percent(comparison.draws.confidence)
+            )
+        } else {
+            "Tracks a year by their strongest moment. Pointing at a bin shows its numbers, and so do the tables below.".into()
+        },
         html,
     })
 }

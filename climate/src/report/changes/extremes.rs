@@ -13,7 +13,7 @@ use crate::report::ticks::nice_ticks;
 /// The section with the return levels of both runs; `None` if nothing could be fitted.
 pub(super) fn extremes(comparison: &Comparison) -> Option<Section> {
     let shown: Vec<&ReturnLevels> = (comparison.return_levels.iter())
-        .filter(|levels| levels.fits.iter().any(|fit| fit.gev.is_some()))
+        .filter(|levels| levels.is_fitted())
         .collect();
     if shown.is_empty() {
         return None;

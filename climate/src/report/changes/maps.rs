@@ -1,6 +1,8 @@
 //! Maps of changes: colours for the difference, dots for significance.
 
-use crate::compare::{Comparison, MapChange, MapQuantity, capital, false_rate, in_percent};
+use crate::compare::{
+    Comparison, MapChange, MapQuantity, capital, false_rate, in_percent, untested,
+};
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
 use crate::map::image::{data_url, indexed_png};
@@ -27,13 +29,19 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     {
         html += &figure(map, comparison)?;
     }
-    let rate = in_percent(false_rate(comparison.draws.confidence));
+    let dots = match untested(comparison) {
+        Some(why) => format!("No cell is tested, because {why}."),
+        None => format!(
+            "White dots mark cells whose change is significant at a false discovery rate of {} %: of all dots of a map about that share is expected to be wrong.",
+            in_percent(false_rate(comparison.draws.confidence))
+        ),
+    };
     Ok((!html.is_empty()).then(|| Section {
         id: "where".into(),
         nav: "Where".into(),
         heading: "Where it changes".into(),
         lead: format!(
-            "{} minus {} on cells of 5 degrees. White dots mark cells whose change is significant at a false discovery rate of {rate} %: of all dots of a map about that share is expected to be wrong.",
+            "{} minus {} on cells of 5 degrees. {dots}",
             comparison.b.label, comparison.a.label
         ),
         html: format!("<div class=\"grid lone\">\n{html}</div>\n"),
@@ -64,10 +72,11 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         panel.graticule(),
     );
     let subject = map.quantity.subject(map.class);
-    let description = format!(
-        "Map of the change of the {subject}; significant in {count} of {} cells.",
-        map.tested()
-    );
+    let found = match map.tested() {
+        0 => "not tested".to_string(),
+        tested => format!("significant in {count} of {tested} cells"),
+    };
+    let description = format!("Map of the change of the {subject}; {found}.");
     let stops = (-4..=4)
         .map(|k| hex(change_colour(f64::from(k) / 4.0)))
         .collect::<Vec<_>>()

@@ -1,45 +1,34 @@
 //! The method of a comparison: sampling units, corrections, folders, the command.
 
-use crate::compare::{Comparison, IntervalMethod, SideSummary, Unit, in_percent};
+use crate::compare::{
+    Comparison, IntervalMethod, ReturnLevels, SideSummary, Unit, in_percent, untested,
+};
 use crate::report::numbers::grouped;
 use crate::report::page::Section;
 use crate::report::parts;
 
 /// The section; `command` is the command that made the comparison, if known.
 pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
-    let confidence = in_percent(comparison.draws.confidence);
-    let draws = grouped(comparison.draws.draws as f64, 0);
-    let method = match comparison.draws.method {
-        IntervalMethod::Percentile => "percentiles",
-        IntervalMethod::Bca => "BCa percentiles, but plain ones in maps,",
+    let counted = format!(
+        "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {}",
+        parts::seasons_of_years(comparison.year_start)
+    );
+    let levels = (comparison.return_levels.iter())
+        .any(ReturnLevels::is_fitted)
+        .then(|| of_levels(comparison));
+    let paragraphs: Vec<String> = match untested(comparison) {
+        Some(why) => {
+            let none = format!("Nothing was tested and no change has an interval, because {why}.");
+            [none, counted].into_iter().chain(levels).collect()
+        }
+        None => {
+            let [drawn, adjusted, limits] = of_tests(comparison);
+            ([drawn, adjusted, counted].into_iter())
+                .chain(levels)
+                .chain([limits])
+                .collect()
+        }
     };
-    let paragraphs = [
-        match comparison.unit {
-            Unit::Year => format!(
-                "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
-            ),
-            Unit::Member => format!(
-                "Members with all their years are the units of chance, because they differ in more than their weather. {draws} times, as many members as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of members after Hesterberg 2015): the {confidence} % intervals. {draws} times, the members of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
-            ),
-            Unit::Pair => format!(
-                "Pairs of members, one of each side with all their years, are the units of chance: what both have in common is no part of their difference. {draws} times, as many pairs as there are were drawn with replacement ({method} of the draws, widened for the number of pairs after Hesterberg 2015): the {confidence} % intervals. {draws} times, chance dealt the two of each pair to the sides: p is the share of deals that differ at least as much."
-            ),
-        },
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
-        format!(
-            "A track counts for the month, the basin and the hemisphere in which it begins, an object for those in which it is. {} Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments. Their intervals are those of a posterior (flat prior for location and logarithm of the scale, normal with a standard deviation of 0.25 around 0 for the shape){}; there are none beyond twice the number of years.",
-            parts::seasons_of_years(comparison.year_start),
-            match comparison.unit {
-                Unit::Year => ", where blocks of years were drawn not narrower than percentiles of the draws",
-                Unit::Member => ", not narrower than percentiles of the draws",
-                Unit::Pair => ", not narrower than percentiles of the draws, and those of changes such percentiles",
-            }
-        ),
-        match comparison.unit {
-            Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
-            Unit::Member | Unit::Pair => "Intervals hold chance from year to year and how much members differ. They do not hold errors that all members share, nor those of the detection, which may differ between climates.".into(),
-        },
-    ];
     let of_side = |name: &str, side: &SideSummary| {
         let s = if side.members.is_empty() { "" } else { "s" };
         let (label, folders, calendar) = (&side.label, folders(side), &side.calendar);
@@ -52,6 +41,48 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
         ("Seed".into(), comparison.draws.seed.to_string()),
     ];
     parts::method(&paragraphs, &provenance, command)
+}
+
+/// How intervals and p were found, how p is adjusted, and what both do not hold.
+fn of_tests(comparison: &Comparison) -> [String; 3] {
+    let confidence = in_percent(comparison.draws.confidence);
+    let draws = grouped(comparison.draws.draws as f64, 0);
+    let method = match comparison.draws.method {
+        IntervalMethod::Percentile => "percentiles",
+        IntervalMethod::Bca => "BCa percentiles, but plain ones in maps,",
+    };
+    [
+        match comparison.unit {
+            Unit::Year => format!(
+                "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+            ),
+            Unit::Member => format!(
+                "Members with all their years are the units of chance, because they differ in more than their weather. {draws} times, as many members as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of members after Hesterberg 2015): the {confidence} % intervals. {draws} times, the members of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+            ),
+            Unit::Pair => format!(
+                "Pairs of members, one of each side with all their years, are the units of chance: what both have in common is no part of their difference. {draws} times, as many pairs as there are were drawn with replacement ({method} of the draws, widened for the number of pairs after Hesterberg 2015): the {confidence} % intervals. {draws} times, chance dealt the two of each pair to the sides: p is the share of deals that differ at least as much."
+            ),
+        },
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        match comparison.unit {
+            Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
+            Unit::Member | Unit::Pair => "Intervals hold chance from year to year and how much members differ. They do not hold errors that all members share, nor those of the detection, which may differ between climates.".into(),
+        },
+    ]
+}
+
+/// How return levels and their intervals were found.
+fn of_levels(comparison: &Comparison) -> String {
+    format!(
+        "Return levels come from generalised extreme value distributions fitted to annual extremes by L-moments. Their intervals are those of a posterior (flat prior for location and logarithm of the scale, normal with a standard deviation of 0.25 around 0 for the shape){}; there are none beyond twice the number of years.",
+        match comparison.unit {
+            Unit::Year =>
+                ", where blocks of years were drawn not narrower than percentiles of the draws",
+            Unit::Member => ", not narrower than percentiles of the draws",
+            Unit::Pair =>
+                ", not narrower than percentiles of the draws, and those of changes such percentiles",
+        }
+    )
 }
 
 /// The folders of a run or of its members; a long list is cut off.
@@ -82,5 +113,22 @@ mod tests {
             &comparison,
             "BCa percentiles, but plain ones in maps,"
         ));
+    }
+
+    /// Regression: one year a side was said to have been resampled 10 000 times.
+    #[test]
+    fn the_method_has_nothing_that_was_not_done() {
+        let html = section(&Comparison::of_runs([("now", 1), ("then", 20)]), "").html;
+        let why =
+            "Nothing was tested and no change has an interval, because now has only 1 whole year";
+        assert!(html.contains(why), "{html}");
+        for undone in ["were drawn", "dealt anew", "Benjamini", "Return levels"] {
+            assert!(!html.contains(undone), "{undone} in {html}");
+        }
+        let html = section(&Comparison::of_runs([("now", 20), ("then", 20)]), "").html;
+        assert!(
+            html.contains("dealt anew") && html.contains("Benjamini"),
+            "{html}"
+        );
     }
 }

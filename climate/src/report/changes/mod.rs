@@ -8,14 +8,14 @@ mod seasons;
 mod whiskers;
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, SideSummary, Unit, capital, in_percent, statement,
+    ChangeRow, Comparison, Group, SideSummary, Unit, capital, in_percent, statement, untested,
 };
 use crate::error::Result;
 use crate::report::class_word;
 use crate::report::html::escape;
 use crate::report::numbers::{counted, grouped};
 use crate::report::page::{Section, Shell};
-use crate::report::parts::{self, Sentence, number_cell};
+use crate::report::parts::{self, Sentence, Verdict, number_cell};
 use squall_data::Class;
 use std::fmt::Write as _;
 
@@ -125,11 +125,14 @@ fn span(side: &SideSummary) -> String {
 }
 
 fn header(comparison: &Comparison, title: &str) -> String {
-    let mut facts = vec![
-        crate::compare::words_of_months(&comparison.months),
-        format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
-        format!("{} % intervals", in_percent(comparison.draws.confidence)),
-    ];
+    let mut facts = vec![crate::compare::words_of_months(&comparison.months)];
+    facts.extend(match untested(comparison) {
+        Some(_) => vec!["not tested".into()],
+        None => vec![
+            format!("{} resamples", grouped(comparison.draws.draws as f64, 0)),
+            format!("{} % intervals", in_percent(comparison.draws.confidence)),
+        ],
+    });
     facts.extend(match (&comparison.a.grid, &comparison.b.grid) {
         (Some(a), Some(b)) if a != b => Some(format!("grids {a} against {b}")),
         (Some(grid), _) | (None, Some(grid)) => Some(format!("grid {grid}")),
@@ -158,17 +161,22 @@ fn rows_of(
 
 fn to_sentences(rows: Vec<&ChangeRow>, comparison: &Comparison) -> Vec<Sentence> {
     (rows.into_iter())
-        .filter_map(|row| Some((statement(row, comparison)?, row.significant)))
+        .filter_map(|row| {
+            let verdict = Verdict::of(row.change.p, row.significant);
+            Some((statement(row, comparison)?, verdict))
+        })
         .collect()
 }
 
 fn summary(comparison: &Comparison) -> Section {
     let mut html = String::new();
+    let mut verdicts = Vec::new();
     for class in classes(comparison) {
         let whole = rows_of(comparison, class, |group| group == Group::ALL);
         let mut folded = rows_of(comparison, class, Group::is_region_or_season);
         folded.retain(|row| row.significant);
         let [whole, folded] = [whole, folded].map(|rows| to_sentences(rows, comparison));
+        verdicts.extend(whole.iter().chain(&folded).map(|(_, verdict)| *verdict));
         if whole.is_empty() {
             let name = capital(class_word(class));
             let none = "<p>Neither side has any such event.</p>";
@@ -177,23 +185,34 @@ fn summary(comparison: &Comparison) -> Section {
             html += &parts::sentences(class, &whole, &folded, "change");
         }
     }
-    html += parts::MARKS;
+    html += &parts::marks(&verdicts);
     html += &parts::warnings(&comparison.notes);
     Section {
         id: "summary".into(),
         nav: "In short".into(),
         heading: "What changes".into(),
         lead: format!(
-            "From {} to {}. A change is called significant where {} dealt to the two sides by chance would seldom differ as much, counted for all rows together.",
+            "From {} to {}. {}",
             comparison.a.label,
             comparison.b.label,
-            match comparison.unit {
-                Unit::Year => "years",
-                Unit::Member | Unit::Pair => "members",
-            }
+            what_is_tested(comparison)
         ),
         html,
     }
+}
+
+/// Says what makes a change significant, or why none is tested.
+fn what_is_tested(comparison: &Comparison) -> String {
+    if let Some(why) = untested(comparison) {
+        return format!("No change is tested or has an interval, because {why}.");
+    }
+    let units = match comparison.unit {
+        Unit::Year => "years",
+        Unit::Member | Unit::Pair => "members",
+    };
+    format!(
+        "A change is called significant where {units} dealt to the two sides by chance would seldom differ as much, counted for all rows together."
+    )
 }
 
 fn intervals(comparison: &Comparison) -> Option<Section> {
@@ -232,7 +251,8 @@ fn intervals(comparison: &Comparison) -> Option<Section> {
     for class in classes(comparison) {
         html += &seasons::table(comparison, class);
     }
-    html += parts::MARKS;
+    // Only tested changes have an interval to draw.
+    html += &parts::marks(&[Verdict::Significant, Verdict::NotSignificant]);
     (drawn > 0).then(|| Section {
         id: "intervals".into(),
         nav: "Intervals".into(),

@@ -50,10 +50,14 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
         id: "series".into(),
         nav: "Series".into(),
         heading: "Year by year".into(),
-        lead: format!(
-            "Thin lines are the values of whole years, broken where one is not known. Thick ones are their trends, dashed where not significant, with the {} % interval of the slope around the middle of the years.",
-            in_percent(trends.confidence)
-        ),
+        lead: if super::is_tested(trends) {
+            format!(
+                "Thin lines are the values of whole years, broken where one is not known. Thick ones are their trends, dashed where not significant, with the {} % interval of the slope around the middle of the years.",
+                in_percent(trends.confidence)
+            )
+        } else {
+            "Lines are the values of whole years, broken where one is not known.".into()
+        },
         html,
     })
 }

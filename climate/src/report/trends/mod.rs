@@ -7,7 +7,7 @@ use crate::report::changes;
 use crate::report::html::escape;
 use crate::report::numbers::counted;
 use crate::report::page::{Section, Shell};
-use crate::report::parts::{self, Sentence, number_cell};
+use crate::report::parts::{self, Sentence, Verdict, number_cell};
 use crate::trends::{MIN_YEARS, NoTrend, TrendRow, Trends, statement};
 use squall_data::Class;
 
@@ -40,10 +40,12 @@ pub fn trends_page(trends: &Trends, title: &str, command: &str) -> String {
 
 fn header(trends: &Trends, title: &str) -> String {
     let run = &trends.run;
-    let mut facts = vec![
-        words_of_months(&trends.months),
-        format!("{} % intervals", in_percent(trends.confidence)),
-    ];
+    let tested = if is_tested(trends) {
+        format!("{} % intervals", in_percent(trends.confidence))
+    } else {
+        "not tested".into()
+    };
+    let mut facts = vec![words_of_months(&trends.months), tested];
     facts.extend(run.grid.as_ref().map(|grid| format!("grid {grid}")));
     let about = format!(
         "<p><strong>{}</strong>: {} ({})</p>",
@@ -52,6 +54,11 @@ fn header(trends: &Trends, title: &str) -> String {
         escape(&span(trends))
     );
     parts::header("Squall trends", title, &about, &facts)
+}
+
+/// Whether any row has a trend and its test.
+fn is_tested(trends: &Trends) -> bool {
+    trends.trends.iter().any(|row| row.trend.p.is_some())
 }
 
 /// The years of the run, such as `1951 to 2100`, with a remark on gaps.
@@ -82,28 +89,37 @@ fn classes(trends: &Trends) -> impl Iterator<Item = Class> {
 
 fn to_sentences(rows: Vec<&TrendRow>, trends: &Trends) -> Vec<Sentence> {
     (rows.into_iter())
-        .filter_map(|row| Some((statement(row, trends)?, row.significant)))
+        .filter_map(|row| {
+            let verdict = Verdict::of(row.trend.p, row.significant);
+            Some((statement(row, trends)?, verdict))
+        })
         .collect()
 }
 
 fn summary(trends: &Trends) -> Section {
     let mut html = String::new();
+    let mut verdicts = Vec::new();
     for class in classes(trends) {
         let whole = rows_of(trends, class, TrendRow::is_of_all);
         let folded = rows_of(trends, class, |row| row.is_of_part() && row.significant);
         let [whole, folded] = [whole, folded].map(|rows| to_sentences(rows, trends));
+        verdicts.extend(whole.iter().chain(&folded).map(|(_, verdict)| *verdict));
         html += &parts::sentences(class, &whole, &folded, "trend");
     }
     if html.is_empty() {
         html.push_str("<p>No year has any event.</p>\n");
     }
-    html += parts::MARKS;
+    html += &parts::marks(&verdicts);
     html += &parts::warnings(&trends.notes);
     Section {
         id: "summary".into(),
         nav: "In short".into(),
         heading: "What rises and falls".into(),
-        lead: "A trend is called significant where years without one, each depending on the one before as much as here, would seldom seem to have one as clear, counted for all rows together.".into(),
+        lead: if is_tested(trends) {
+            "A trend is called significant where years without one, each depending on the one before as much as here, would seldom seem to have one as clear, counted for all rows together.".into()
+        } else {
+            "No trend is tested: the sentences say why.".into()
+        },
         html,
     }
 }
@@ -159,20 +175,33 @@ fn cells_of(row: &TrendRow) -> Vec<String> {
 }
 
 fn method(trends: &Trends, command: &str) -> Section {
-    let confidence = in_percent(trends.confidence);
-    let paragraphs = [
-        format!(
-            "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a Mann-Kendall test, two-sided, with equal values and persistence regarded: the variance of Kendall's S is multiplied by the number of years by that of independent ones that would tell as much (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The {confidence} % interval has the slopes for its ends that the same test would just not refuse. At least {MIN_YEARS} years must be known, and 70 % of those from the first to the last."
-        ),
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence.".into(),
-        format!(
-            "A track counts for the year, the season, the basin and the hemisphere in which it begins, an object for those in which it is. Only whole years count. {}",
-            parts::seasons_of_years(trends.year_start)
-        ),
-        "The line need not be straight: a slope sums up a rise that goes slowly first and fast later. Intervals hold chance from year to year. They do not hold errors of the model or of the detection; a trend of a reanalysis or of best tracks may be that of what was observed, and how.".into(),
-    ];
+    let counted = format!(
+        "A track counts for the year, the season, the basin and the hemisphere in which it begins, an object for those in which it is. Only whole years count. {}",
+        parts::seasons_of_years(trends.year_start)
+    );
+    let needed = format!(
+        "At least {MIN_YEARS} years must be known, and 70 % of those from the first to the last."
+    );
+    let paragraphs = if is_tested(trends) {
+        let [slope, adjusted, limits] = of_tests(trends);
+        vec![format!("{slope} {needed}"), adjusted, counted, limits]
+    } else {
+        vec![format!("No trend was computed. {needed}"), counted]
+    };
     let run = &trends.run;
     let folder = run.folder.display();
     let words = format!("{}: {folder}, calendar {}", run.label, run.calendar);
     parts::method(&paragraphs, &[("Run".into(), words)], command)
+}
+
+/// How slopes and p were found, how p is adjusted, and what both do not hold.
+fn of_tests(trends: &Trends) -> [String; 3] {
+    let confidence = in_percent(trends.confidence);
+    [
+        format!(
+            "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a Mann-Kendall test, two-sided, with equal values and persistence regarded: the variance of Kendall's S is multiplied by the number of years by that of independent ones that would tell as much (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The {confidence} % interval has the slopes for its ends that the same test would just not refuse."
+        ),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "The line need not be straight: a slope sums up a rise that goes slowly first and fast later. Intervals hold chance from year to year. They do not hold errors of the model or of the detection; a trend of a reanalysis or of best tracks may be that of what was observed, and how.".into(),
+    ]
 }

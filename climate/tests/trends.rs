@@ -384,8 +384,11 @@ fn few_years_months_and_what_a_run_does_not_have() {
             .iter()
             .all(|row| row.trend.slope.is_none() && !row.significant)
     );
-    let few = "no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1961 to 1969.";
-    assert!(found.text().contains(few), "{}", found.text());
+    // Once, not in every sentence.
+    let few = "There is no trend, because only 9 whole years are known and at least 10 are needed.";
+    assert_eq!(found.notes[0], few);
+    assert_eq!(found.text().matches("only 9 whole years").count(), 1);
+    assert!(found.statements[0].ends_with(" in the mean; 9 years, 1961 to 1969."));
     let page = trends_page(&found, "few", "");
     assert!(page.contains("1961 to 1969: no trend"), "{page}");
     // Regression: trends that were never tested were "not significant".

@@ -64,8 +64,8 @@ pub(crate) use unequal::{NO_LIFETIME, quantity_names};
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
-    SPOKEN_LEVEL, capital, in_percent, month_name, months as words_of_months, of_level, trimmed,
-    untested,
+    SPOKEN_LEVEL, capital, each_year, in_percent, month_name, months as words_of_months,
+    note_untested, of_level, trimmed, unit_of, untested,
 };
 
 use crate::error::{ClimateError, Result};
@@ -373,6 +373,10 @@ impl Plan {
             distributions,
             map_changes,
         };
+        // The first of the notes, because the sentences leave it out.
+        if let Some(note) = note_untested(&comparison) {
+            comparison.notes.insert(0, note);
+        }
         comparison.statements = words::statements(&comparison);
         progress(Self::STEPS)?;
         Ok(comparison)

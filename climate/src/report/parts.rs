@@ -1,6 +1,6 @@
 //! The common parts of pages on changes and on trends: header, sentences, notes, cells, tables, method.
 
-use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name};
+use crate::compare::{Group, Interval, Quantity, SEASONS, capital, month_name, words_of_months};
 use crate::report::html::{Table, escape, marked, unbroken};
 use crate::report::numbers::{counted, significant};
 use crate::report::page::Section;
@@ -76,6 +76,23 @@ pub(crate) fn each_from(year_start: i64) -> String {
     match year_start {
         1 => String::new(),
         month => format!(", each from {} on", month_name(month)),
+    }
+}
+
+/// The months of a number of years, if not all: `August to October of `.
+pub(crate) fn months_of(months: &[i64]) -> String {
+    match months.len() {
+        0 | 12 => String::new(),
+        _ => format!("{} of ", words_of_months(months)),
+    }
+}
+
+/// Years from the first to the last: `1979 to 2008`, `2005`.
+pub(crate) fn from_to(first: i64, last: i64) -> String {
+    if first == last {
+        first.to_string()
+    } else {
+        format!("{first} to {last}")
     }
 }
 
@@ -289,6 +306,14 @@ mod tests {
         let atlantic = Group::of_basin(Basin::NorthAtlantic);
         let cell = place_cell(atlantic, Class::AtmosphericRiver);
         assert_eq!(cell, "109°W–30°E north");
+    }
+
+    #[test]
+    fn a_single_year_is_no_range_and_some_months_are_no_year() {
+        assert_eq!(from_to(2005, 2005), "2005");
+        assert_eq!(from_to(1979, 2008), "1979 to 2008");
+        assert_eq!(months_of(&[8, 9, 10]), "August to October of ");
+        assert_eq!(months_of(&(1..=12).collect::<Vec<_>>()), "");
     }
 
     #[test]

@@ -17,8 +17,8 @@ mod yearly;
 
 pub use found::{RunSummary, TrendRow, Trends};
 pub use kendall::{MIN_YEARS, NoTrend, Trend};
-pub(crate) use words::in_short;
 pub use words::statement;
+pub(crate) use words::{in_short, note_untested};
 
 use crate::compare::period::{months_of, note_year};
 use crate::compare::{
@@ -173,6 +173,10 @@ impl Plan {
             statements: Vec::new(),
             trends,
         };
+        // The first of the notes, because the sentences leave it out.
+        if let Some(note) = note_untested(&found) {
+            found.notes.insert(0, note);
+        }
         found.statements = words::statements(&found);
         progress(Self::STEPS)?;
         Ok(found)

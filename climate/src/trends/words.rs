@@ -1,7 +1,7 @@
 //! Sentences about trends.
 
 use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
-use crate::compare::words::{months, p_text, percent, signed_value, value, verb};
+use crate::compare::words::{months, p_text, percent, signed_value, unit_of, value, verb};
 use crate::compare::{capital, false_rate, in_percent};
 
 /// All sentences: those about the whole globe and year first, then significant ones about regions and seasons.
@@ -27,19 +27,23 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
     }
     let subject = format!("{}{}", about.subject, row.group.words(about.class));
     let years = years(trend, &trends.months);
+    let unit = unit_of(&row.unit, &trends.months);
     let Some(slope) = trend.slope else {
         let mean = value(trend.mean.unwrap_or(f64::NAN));
+        let why = match note_untested(trends) {
+            // It is said once for all sentences.
+            Some(_) => String::new(),
+            None => format!("; no trend, because {}", reason(trend)),
+        };
         return Some(capital(&format!(
-            "{subject}: {mean} {} in the mean; no trend, because {}; {years}.",
-            row.unit,
-            reason(trend)
+            "{subject}: {mean} {unit} in the mean{why}; {years}."
         )));
     };
-    let evidence = evidence(row, trends.confidence);
+    let evidence = evidence(row, trends);
     let rises = trend.tau > Some(0.0);
     let text = if !row.significant {
         let number = if about.counted { "the number of " } else { "" };
-        let change = amount(row, true);
+        let change = amount(row, &unit, true);
         format!(
             "No significant trend of {number}{subject}: {change} per decade ({evidence}); {years}."
         )
@@ -49,7 +53,7 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
             "{subject}: a significant {what}, but a slope of 0, because most years are alike ({evidence}); {years}."
         )
     } else {
-        let change = amount(row, false);
+        let change = amount(row, &unit, false);
         let becomes = match (about.counted && share(row).is_some(), rises) {
             (true, true) => format!("become {change} more frequent"),
             (true, false) => format!("become {change} fewer"),
@@ -61,9 +65,28 @@ pub fn statement(row: &TrendRow, trends: &Trends) -> Option<String> {
     Some(capital(&text))
 }
 
+/// The note that there is no trend at all, if the run has too few years for one.
+pub(crate) fn note_untested(trends: &Trends) -> Option<String> {
+    let years = trends.run.years.len();
+    if years >= MIN_YEARS {
+        return None;
+    }
+    let (whole, of) = match trends.months.len() {
+        0 | 12 => ("whole ", String::new()),
+        _ => ("", format!(" of {}", months(&trends.months))),
+    };
+    let (s, are) = if years == 1 { ("", "is") } else { ("s", "are") };
+    Some(format!(
+        "There is no trend, because only {years} {whole}year{s}{of} {are} known and at least {MIN_YEARS} are needed."
+    ))
+}
+
 /// The slope with its interval and p, or the reason why there is none, without naming the quantity.
-pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
+pub(crate) fn in_short(row: &TrendRow, trends: &Trends) -> String {
     if row.trend.slope.is_none() {
+        if note_untested(trends).is_some() {
+            return "No trend.".into();
+        }
         return format!("No trend, because {}.", reason(&row.trend));
     }
     let verdict = if row.significant {
@@ -73,8 +96,8 @@ pub(crate) fn in_short(row: &TrendRow, confidence: f64) -> String {
     };
     format!(
         "{} per decade, {verdict} ({}).",
-        amount(row, true),
-        evidence(row, confidence)
+        amount(row, &unit_of(&row.unit, &trends.months), true),
+        evidence(row, trends)
     )
 }
 
@@ -118,7 +141,7 @@ fn share(row: &TrendRow) -> Option<f64> {
 }
 
 /// The slope: in percent of the mean if meaningful, otherwise in the quantity's unit.
-fn amount(row: &TrendRow, signed: bool) -> String {
+fn amount(row: &TrendRow, unit: &str, signed: bool) -> String {
     match share(row) {
         Some(relative) => percent(relative, decimals(relative), signed),
         None => {
@@ -128,13 +151,14 @@ fn amount(row: &TrendRow, signed: bool) -> String {
             } else {
                 value(slope.abs())
             };
-            format!("{text} {}", row.unit)
+            format!("{text} {unit}")
         }
     }
 }
 
 /// Interval and p of a row with a slope, and whether it would be significant on its own.
-fn evidence(row: &TrendRow, confidence: f64) -> String {
+fn evidence(row: &TrendRow, trends: &Trends) -> String {
+    let confidence = trends.confidence;
     let p = row.trend.p.unwrap_or(f64::NAN);
     let confident = in_percent(confidence);
     let in_percent = share(row).and(row.relative_interval);
@@ -152,7 +176,7 @@ fn evidence(row: &TrendRow, confidence: f64) -> String {
             "{confident} % interval {} to {} {}",
             signed_value(interval.low),
             signed_value(interval.high),
-            row.unit
+            unit_of(&row.unit, &trends.months)
         ),
         (None, None) => format!("no interval, because {}", reason(&row.trend)),
     };
@@ -201,9 +225,7 @@ mod tests {
             ) && text.ends_with(" %, p < 0.001); 40 years, 1951 to 1990."),
             "{text}"
         );
-        assert!(
-            in_short(&row, 0.95).starts_with("+5.6 % per decade, significant (95 % interval +")
-        );
+        assert!(in_short(&row, &of).starts_with("+5.6 % per decade, significant (95 % interval +"));
         let basin = Group::of_basin(Basin::NorthAtlantic);
         let text = say(&of.row(Quantity::RiverTracks, basin, rising(80.0, -0.5)));
         let begin = "Atmospheric rivers in the sector 109°W–30°E north become 7.1 % fewer per decade (95 % interval -";
@@ -262,7 +284,7 @@ mod tests {
         let row = of.row(Quantity::CycloneTracks, Group::ALL, few);
         assert_eq!(
             statement(&row, &of).unwrap(),
-            "Tropical cyclones: 82.1 a year in the mean; no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1951 to 1959, June to August only."
+            "Tropical cyclones: 82.1 each June to August in the mean; no trend, because only 9 whole years are known and at least 10 are needed; 9 years, 1951 to 1959, June to August only."
         );
         // Ten years can never reach this confidence.
         of.confidence = 0.99999;
@@ -271,16 +293,34 @@ mod tests {
             Group::ALL,
             rising(80.0, 0.5).take(10),
         );
-        let said = in_short(&row, of.confidence);
+        let said = in_short(&row, &of);
         let why = "no interval, because 10 years are too few for one of this confidence";
         assert!(said.contains(why), "{said}");
         of.confidence = 0.95;
         let gaps = rising(80.0, 0.5).enumerate();
         let gaps = gaps.map(|(k, value)| value.filter(|_| k % 2 == 0));
         let row = of.row(Quantity::CycloneTracks, Group::ALL, gaps);
-        let said = in_short(&row, 0.95);
+        let said = in_short(&row, &of);
         let missing = "No trend, because of the years 1951 to 1989 only 20 are known.";
         assert_eq!(said, missing);
+    }
+
+    /// Regression: each of 33 sentences gave the reason, and three months were a whole year.
+    #[test]
+    fn too_few_years_are_told_once() {
+        let mut of = Trends::of_years(1);
+        of.months = vec![8, 9, 10];
+        let row = of.row(Quantity::CycloneTracks, Group::ALL, [Some(14.0)]);
+        assert_eq!(
+            statement(&row, &of).unwrap(),
+            "Tropical cyclones: 14.0 each August to October in the mean; 1 year, 1951, August to October only."
+        );
+        assert_eq!(
+            note_untested(&of).unwrap(),
+            "There is no trend, because only 1 year of August to October is known and at least 10 are needed."
+        );
+        assert_eq!(in_short(&row, &of), "No trend.");
+        assert_eq!(note_untested(&Trends::of_years(10)), None);
     }
 
     #[test]

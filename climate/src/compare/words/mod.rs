@@ -59,6 +59,25 @@ pub(crate) fn months(months: &[i64]) -> String {
     names.join(", ")
 }
 
+/// How often what adds up over a year is counted: `a year`, or the months of each year that are compared. Fourteen
+/// cyclones of August to October are not "14 a year".
+pub(crate) fn each_year(of: &[i64]) -> String {
+    let words = months(of);
+    match of.len() {
+        0 | 12 => "a year".into(),
+        _ if words.contains(", ") => format!("in {words} of each year"),
+        _ => format!("each {words}"),
+    }
+}
+
+/// A unit in words: amounts a year are those of the compared months.
+pub(crate) fn unit_of(unit: &str, months: &[i64]) -> String {
+    match unit.strip_suffix("a year") {
+        Some(amount) => format!("{amount}{}", each_year(months)),
+        None => unit.into(),
+    }
+}
+
 /// Years in words: `1952 to 1975, 1980`. `years` ascend; consecutive ones are joined, and only the first few ranges are
 /// named.
 pub(crate) fn years_in_words(years: &[i64]) -> String {
@@ -106,6 +125,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let change = &row.change;
     let subject = format!("{}{}", about.subject, row.group().words(about.class));
     let years = years(comparison);
+    let unit = unit_of(about.unit, &comparison.months);
     let (a, b) = match (change.a, change.b) {
         (Some(a), Some(b)) => (a, b),
         (None, None) => return None,
@@ -116,8 +136,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
             };
             let value = value(change.a.or(change.b).unwrap_or(f64::NAN));
             return Some(capital(&format!(
-                "{subject} cannot be compared: {value} {} in {with}, no events in {without}; {years}.",
-                about.unit
+                "{subject} cannot be compared: {value} {unit} in {with}, no events in {without}; {years}."
             )));
         }
     };
@@ -125,15 +144,21 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
         return None;
     }
     let Some(interval) = shown_interval(&about, change) else {
-        let why = reason(change.no_interval, comparison);
+        let why = match untested(comparison) {
+            // It is said once for all sentences.
+            Some(_) => String::new(),
+            None => format!(
+                "; no interval, because {}",
+                reason(change.no_interval, comparison)
+            ),
+        };
         let relative = change
             .relative
             .map_or(String::new(), |r| format!(" ({})", percent(r, 1, true)));
         return Some(capital(&format!(
-            "{subject}: {} against {} {}{relative}; no interval, because {why}; {years}.",
+            "{subject}: {} against {} {unit}{relative}{why}; {years}.",
             value(a),
-            value(b),
-            about.unit
+            value(b)
         )));
     };
     let evidence = evidence(&about, change, interval, comparison);
@@ -145,12 +170,12 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
         };
         return Some(format!(
             "{verdict} of {number}{subject}: {} ({evidence}{}); {years}.",
-            amount(&about, change, true),
+            amount(&about, change, &unit, true),
             after_correction(row, comparison)
         ));
     }
     let rises = b > a;
-    let amount = amount(&about, change, false);
+    let amount = amount(&about, change, &unit, false);
     let text = match (
         about.counted && about.relative && change.relative.is_some(),
         rises,
@@ -178,6 +203,12 @@ pub(crate) fn verb(about: &QuantityInfo, word: &str) -> String {
     }
 }
 
+/// The note that nothing is tested, if a side has too few years or members.
+pub(crate) fn note_untested(comparison: &Comparison) -> Option<String> {
+    untested(comparison)
+        .map(|why| format!("No change is tested or has an interval, because {why}."))
+}
+
 /// Why nothing is tested and no number has an interval, if a side has too few years or members for either.
 pub(crate) fn untested(comparison: &Comparison) -> Option<String> {
     let fewest = comparison.a.blocks.min(comparison.b.blocks);
@@ -191,13 +222,16 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
             let (a, b) = (&comparison.a, &comparison.b);
             let few = if a.blocks < MIN_BLOCKS { a } else { b };
             let are_years = few.blocks == few.years.len();
-            let blocks = match (comparison.unit, are_years, few.blocks) {
-                (Unit::Member | Unit::Pair, _, 1) => "member",
-                (Unit::Member | Unit::Pair, _, _) => "members",
-                (Unit::Year, true, 1) => "whole year",
-                (Unit::Year, true, _) => "whole years",
-                (Unit::Year, false, 1) => "block of whole years",
-                (Unit::Year, false, _) => "blocks of whole years",
+            let s = if few.blocks == 1 { "" } else { "s" };
+            // A year of which three months are compared is not whole.
+            let (whole, of) = match comparison.months.len() {
+                0 | 12 => ("whole ", String::new()),
+                _ => ("", format!(" of {}", months(&comparison.months))),
+            };
+            let blocks = match (comparison.unit, are_years) {
+                (Unit::Member | Unit::Pair, _) => format!("member{s}"),
+                (Unit::Year, true) => format!("{whole}year{s}{of}"),
+                (Unit::Year, false) => format!("block{s} of {whole}years{of}"),
             };
             format!(
                 "{} has only {} {blocks} and at least {MIN_BLOCKS} are needed",
@@ -245,7 +279,7 @@ fn relative_interval(about: &QuantityInfo, change: &Change) -> Option<Interval> 
 }
 
 /// The size of a change: in percent if meaningful, otherwise in the quantity's unit.
-fn amount(about: &QuantityInfo, change: &Change, signed: bool) -> String {
+fn amount(about: &QuantityInfo, change: &Change, unit: &str, signed: bool) -> String {
     match change.relative.filter(|_| about.relative) {
         Some(relative) => percent(relative, decimals(relative), signed),
         None => {
@@ -256,7 +290,7 @@ fn amount(about: &QuantityInfo, change: &Change, signed: bool) -> String {
                 (true, false) => "+",
                 (false, _) => "",
             };
-            format!("{sign}{text} {}", about.unit)
+            format!("{sign}{text} {unit}")
         }
     }
 }
@@ -281,7 +315,7 @@ fn evidence(
             "{} to {} {}",
             signed_value(interval.low),
             signed_value(interval.high),
-            about.unit
+            unit_of(about.unit, &comparison.months)
         )
     };
     let p = change

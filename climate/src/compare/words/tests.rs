@@ -94,13 +94,28 @@ fn without_interval_the_text_says_why() {
     few.significant = false;
     assert_eq!(
         statement(&few, &of).unwrap(),
-        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 3 whole years and at least 5 are needed; 3 years against 30."
+        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); 3 years against 30."
     );
+    assert_eq!(
+        note_untested(&of).unwrap(),
+        "No change is tested or has an interval, because present has only 3 whole years and at least 5 are needed."
+    );
+    few.change.no_interval = Some(NoInterval::TooFewEvents);
+    assert_eq!(
+        statement(&few, &comparison([30, 30])).unwrap(),
+        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because too few years have such events; 30 years against 30."
+    );
+    assert_eq!(note_untested(&comparison([30, 30])), None);
+    few.change.no_interval = Some(NoInterval::TooFewYears);
     let mut winter = comparison([1, 1]);
     winter.months = vec![1, 2, 12];
     assert_eq!(
         statement(&few, &winter).unwrap(),
-        "Tropical cyclones: 87.0 against 80.0 a year (-8.0 %); no interval, because present has only 1 whole year and at least 5 are needed; 1 year against 1, December to February only."
+        "Tropical cyclones: 87.0 against 80.0 each December to February (-8.0 %); 1 year against 1, December to February only."
+    );
+    assert_eq!(
+        reason(few.change.no_interval, &winter),
+        "present has only 1 year of December to February and at least 5 are needed"
     );
     let mut none = row(Quantity::CycloneTracks, Group::ALL, (0.0, 0.0), 0.5);
     none.change.no_interval = Some(NoInterval::NoEvents);
@@ -180,6 +195,26 @@ fn high_confidence_is_not_rounded_to_all_percent() {
     let row = row(Quantity::CycloneTracks, Group::ALL, (100.0, 79.0), 1e-6);
     let said = statement(&row, &of).unwrap();
     assert!(said.contains("(99.999 % interval -31 to -11 %, "), "{said}");
+}
+
+#[test]
+fn amounts_of_some_months_are_not_those_of_a_year() {
+    let units: [(&str, Vec<i64>, &str); 5] = [
+        ("a year", (1..=12).collect(), "a year"),
+        ("a year", vec![8, 9, 10], "each August to October"),
+        ("km³ a year", vec![8], "km³ each August"),
+        ("a year", vec![1, 3], "in January, March of each year"),
+        ("m/s", vec![8], "m/s"),
+    ];
+    for (unit, months, text) in units {
+        assert_eq!(unit_of(unit, &months), text);
+    }
+    let mut autumn = comparison([30, 30]);
+    autumn.months = vec![8, 9, 10];
+    let rare = row(Quantity::CycloneTracks, Group::ALL, (0.0, 2.5), 0.01);
+    let said = statement(&rare, &autumn).unwrap();
+    let begin = "Tropical cyclones rise by 2.50 each August to October (95 % interval +1.25 to +3.75 each August to October, p";
+    assert!(said.starts_with(begin), "{said}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Distributions of events by strength in both runs.
 
 use crate::compare::{
-    Bin, Comparison, Distribution, capital, in_percent, spoken_unit, trimmed, untested,
+    Bin, Comparison, Distribution, capital, each_year, in_percent, spoken_unit, trimmed, untested,
 };
 use crate::report::figures::figure;
 use crate::report::html::{Table, escape};
@@ -26,6 +26,7 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
     }
     html.push_str("</div>\n");
     let is_tested = untested(comparison).is_none();
+    let each = each_year(&comparison.months);
     if is_tested {
         html += &marks(&[Verdict::Significant]);
     }
@@ -38,11 +39,13 @@ pub(crate) fn section(comparison: &Comparison) -> Option<Section> {
         heading: "How many of each strength".into(),
         lead: if is_tested {
             format!(
-                "Tracks a year by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval, and so do the tables below.",
+                "Tracks {each} by their strongest moment. Dots mark bins that differ significantly, counted for all bins of a figure together; pointing at a bin shows its numbers with the {} % interval, and so do the tables below.",
                 in_percent(comparison.draws.confidence)
             )
         } else {
-            "Tracks a year by their strongest moment. Pointing at a bin shows its numbers, and so do the tables below.".into()
+            format!(
+                "Tracks {each} by their strongest moment. Pointing at a bin shows its numbers, and so do the tables below."
+            )
         },
         html,
     })
@@ -60,7 +63,8 @@ fn plot(found: &Distribution, comparison: &Comparison) -> String {
     let ticks = nice_ticks(0.0, top.max(1e-6), 5);
     let ends = (edges[0], edges[edges.len() - 1]);
     let mut plot = Plot::over(ends, &ticks);
-    plot.y_axis(&ticks, "tracks a year");
+    let each = each_year(&comparison.months);
+    plot.y_axis(&ticks, &format!("tracks {each}"));
     let inside = |tick: &f64| (ends.0..=ends.1).contains(tick);
     let places: Vec<f64> = nice_ticks(ends.0, ends.1, 6)
         .into_iter()
@@ -83,7 +87,7 @@ fn plot(found: &Distribution, comparison: &Comparison) -> String {
         );
     }
     plot.finish(&format!(
-        "{}: tracks a year by bins of {} {unit} in {} and {}",
+        "{}: tracks {each} by bins of {} {unit} in {} and {}",
         capital(&found.subject),
         trimmed(edges[1] - edges[0]),
         comparison.a.label,
@@ -102,10 +106,11 @@ fn tip(bin: &Bin, (from, to): (f64, f64), unit: &str, comparison: &Comparison) -
         )
     });
     format!(
-        "{} to {} {unit}: {} a year in {}, {} in {}{interval}",
+        "{} to {} {unit}: {} {} in {}, {} in {}{interval}",
         trimmed(from),
         trimmed(to),
         value(bin.change.a),
+        each_year(&comparison.months),
         comparison.a.label,
         value(bin.change.b),
         comparison.b.label
@@ -140,7 +145,10 @@ fn numbers(found: &Distribution, comparison: &Comparison) -> String {
     let rows: Vec<Vec<String>> = (found.bins.iter().zip(found.edges.windows(2)))
         .map(row)
         .collect();
-    let caption = format!("{subject}: tracks a year; significant differences are bold");
+    let caption = format!(
+        "{subject}: tracks {}; significant differences are bold",
+        each_year(&comparison.months)
+    );
     let table = Table {
         caption: &caption,
         columns: &columns,

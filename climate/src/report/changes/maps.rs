@@ -1,7 +1,7 @@
 //! Maps of changes: colours for the difference, dots for significance.
 
 use crate::compare::{
-    Comparison, MapChange, MapQuantity, capital, false_rate, in_percent, untested,
+    Comparison, MapChange, MapQuantity, capital, each_year, false_rate, in_percent, untested,
 };
 use crate::error::Result;
 use crate::map::colour::{change_colour, hex};
@@ -48,17 +48,17 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
     }))
 }
 
-/// Factor and unit of the displayed numbers.
-fn shown(quantity: MapQuantity) -> (f64, &'static str) {
+/// Factor and unit of the displayed numbers; `months` are those compared.
+fn shown(quantity: MapQuantity, months: &[i64]) -> (f64, String) {
     match quantity {
-        MapQuantity::GenesisDensity => (1.0, " per year and million km²"),
-        MapQuantity::Frequency => (100.0, " % of the time"),
+        MapQuantity::GenesisDensity => (1.0, format!(" {} and million km²", each_year(months))),
+        MapQuantity::Frequency => (100.0, " % of the time".into()),
     }
 }
 
 fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
     let grid = coarse_grid()?;
-    let (factor, unit) = shown(map.quantity);
+    let (factor, unit) = shown(map.quantity, &comparison.months);
     let ticks = nice_ticks(0.0, usual_size(map, factor), 3);
     let top = ticks[ticks.len() - 1];
     let panel = Panel::for_class(&grid, map.class, 180.0);
@@ -95,7 +95,7 @@ fn figure(map: &MapChange, comparison: &Comparison) -> Result<String> {
         "the last colours also stand",
         sizes.fold(0.0, f64::max),
         top,
-        unit,
+        &unit,
     );
     let end = tick_labels(&[top]).concat();
     Ok(format!(

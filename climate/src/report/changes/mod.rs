@@ -8,7 +8,8 @@ mod seasons;
 mod whiskers;
 
 use crate::compare::{
-    ChangeRow, Comparison, Group, SideSummary, Unit, capital, in_percent, statement, untested,
+    ChangeRow, Comparison, Group, SideSummary, Unit, capital, in_percent, note_untested, statement,
+    unit_of, untested, words_of_months,
 };
 use crate::error::Result;
 use crate::report::class_word;
@@ -94,9 +95,10 @@ fn legend(comparison: &Comparison) -> String {
 /// Both runs with their colours and years.
 fn sides(comparison: &Comparison) -> String {
     let from = parts::each_from(comparison.year_start);
+    let of = parts::months_of(&comparison.months);
     let side = |key: &str, side: &SideSummary| {
         format!(
-            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {} ({}{from})</p>",
+            "<p><i class=\"key {key}\"></i> <strong>{}</strong>: {of}{} ({}{from})</p>",
             escape(&side.label),
             escape(&counted(side.years.len(), "year")),
             escape(&span(side))
@@ -121,11 +123,11 @@ fn span(side: &SideSummary) -> String {
         0 => String::new(),
         members => format!("{members} members, "),
     };
-    format!("{members}{first} to {last}{gaps}")
+    format!("{members}{}{gaps}", parts::from_to(*first, *last))
 }
 
 fn header(comparison: &Comparison, title: &str) -> String {
-    let mut facts = vec![crate::compare::words_of_months(&comparison.months)];
+    let mut facts = vec![words_of_months(&comparison.months)];
     facts.extend(match untested(comparison) {
         Some(_) => vec!["not tested".into()],
         None => vec![
@@ -186,16 +188,17 @@ fn summary(comparison: &Comparison) -> Section {
         }
     }
     html += &parts::marks(&verdicts);
-    html += &parts::warnings(&comparison.notes);
+    let lead = what_is_tested(comparison);
+    // The lead has said it.
+    let notes = comparison.notes.iter().filter(|note| **note != lead);
+    html += &parts::warnings(&notes.cloned().collect::<Vec<_>>());
     Section {
         id: "summary".into(),
         nav: "In short".into(),
         heading: "What changes".into(),
         lead: format!(
-            "From {} to {}. {}",
-            comparison.a.label,
-            comparison.b.label,
-            what_is_tested(comparison)
+            "From {} to {}. {lead}",
+            comparison.a.label, comparison.b.label
         ),
         html,
     }
@@ -203,8 +206,8 @@ fn summary(comparison: &Comparison) -> Section {
 
 /// Says what makes a change significant, or why none is tested.
 fn what_is_tested(comparison: &Comparison) -> String {
-    if let Some(why) = untested(comparison) {
-        return format!("No change is tested or has an interval, because {why}.");
+    if let Some(note) = note_untested(comparison) {
+        return note;
     }
     let units = match comparison.unit {
         Unit::Year => "years",
@@ -286,7 +289,7 @@ fn numbers(comparison: &Comparison) -> Section {
         let cells: Vec<Vec<String>> = rows_of(comparison, class, whole)
             .iter()
             .filter(|row| row.change.a.is_some() || row.change.b.is_some())
-            .map(|row| cells_of(row))
+            .map(|row| cells_of(row, &comparison.months))
             .collect();
         html += &parts::folded_table(class, "differences", &columns, &cells);
     }
@@ -300,10 +303,10 @@ fn numbers(comparison: &Comparison) -> Section {
 }
 
 /// The cells of a row in the table of all numbers.
-fn cells_of(row: &ChangeRow) -> Vec<String> {
+fn cells_of(row: &ChangeRow, months: &[i64]) -> Vec<String> {
     let change = &row.change;
     vec![
-        parts::quantity_cell(row.quantity, &row.unit),
+        parts::quantity_cell(row.quantity, &unit_of(&row.unit, months)),
         parts::place_cell(row.group(), row.quantity.about().class),
         number_cell(change.a, 3),
         number_cell(change.b, 3),

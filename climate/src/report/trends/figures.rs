@@ -1,7 +1,7 @@
 //! Small multiples of yearly values with their trend.
 
 use super::{classes, rows_of};
-use crate::compare::{capital, in_percent, spoken_unit};
+use crate::compare::{capital, in_percent, spoken_unit, unit_of};
 use crate::report::figures::figure;
 use crate::report::html::unbroken;
 use crate::report::numbers::significant;
@@ -23,8 +23,8 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
         let drawn: Vec<String> = (rows.iter())
             .filter_map(|row| {
                 let title = capital(row.quantity.about().subject);
-                let note = unbroken(&in_short(row, trends.confidence));
-                Some(figure(&title, &plot(row, &trends.run.years)?, &note))
+                let note = unbroken(&in_short(row, trends));
+                Some(figure(&title, &plot(row, trends)?, &note))
             })
             .collect();
         if drawn.is_empty() {
@@ -63,13 +63,15 @@ pub(super) fn series(trends: &Trends) -> Option<Section> {
 }
 
 /// The values of a row over the years, with its trend if there is one; `None` for fewer than two years.
-fn plot(row: &TrendRow, years: &[i64]) -> Option<String> {
+fn plot(row: &TrendRow, trends: &Trends) -> Option<String> {
+    let years = &trends.run.years;
     let trend = &row.trend;
     let (first, last) = trend
         .first_year
         .zip(trend.last_year)
         .filter(|(a, b)| a < b)?;
     let (factor, unit) = spoken_unit(&row.unit);
+    let unit = &unit_of(unit, &trends.months);
     let value_of = |year: i64| -> Option<f64> {
         let place = years.binary_search(&year).ok()?;
         row.values.get(place).copied()?.map(|value| factor * value)
@@ -138,7 +140,7 @@ mod tests {
     fn a_series_is_broken_where_a_year_is_not_known_and_has_its_line_and_band() {
         let trends = Trends::of_years(40);
         let row = rising(&trends);
-        let svg = plot(&row, &trends.run.years).unwrap();
+        let svg = plot(&row, &trends).unwrap();
         assert!(svg.contains(">million km²</text>"), "{svg}");
         let said =
             "The mean area of atmospheric rivers, million km², 1951 to 1990: trend 0.12 per decade";
@@ -164,13 +166,9 @@ mod tests {
         }
         let mut unsure = row;
         unsure.significant = false;
-        assert!(
-            plot(&unsure, &trends.run.years)
-                .unwrap()
-                .contains("line trend dash")
-        );
+        assert!(plot(&unsure, &trends).unwrap().contains("line trend dash"));
         let one = trends.row(Quantity::RiverArea, Group::ALL, [Some(1.0)]);
-        assert!(plot(&one, &trends.run.years).is_none());
+        assert!(plot(&one, &trends).is_none());
     }
 
     #[test]
@@ -181,7 +179,7 @@ mod tests {
             Group::ALL,
             [3.0, 4.0, 9.0, 2.0, 6.0].map(Some),
         );
-        let svg = plot(&row, &trends.run.years).unwrap();
+        let svg = plot(&row, &trends).unwrap();
         assert!(svg.contains("1951 to 1955: no trend") && !svg.contains("line trend"));
     }
 }

@@ -2,13 +2,13 @@
 
 mod figures;
 
-use crate::compare::{in_percent, words_of_months};
+use crate::compare::{in_percent, unit_of, words_of_months};
 use crate::report::changes;
 use crate::report::html::escape;
 use crate::report::numbers::counted;
 use crate::report::page::{Section, Shell};
 use crate::report::parts::{self, Sentence, Verdict, number_cell};
-use crate::trends::{MIN_YEARS, NoTrend, TrendRow, Trends, statement};
+use crate::trends::{MIN_YEARS, NoTrend, TrendRow, Trends, note_untested, statement};
 use squall_data::Class;
 
 /// Additions to the style of the page of changes.
@@ -48,8 +48,9 @@ fn header(trends: &Trends, title: &str) -> String {
     let mut facts = vec![words_of_months(&trends.months), tested];
     facts.extend(run.grid.as_ref().map(|grid| format!("grid {grid}")));
     let about = format!(
-        "<p><strong>{}</strong>: {} ({})</p>",
+        "<p><strong>{}</strong>: {}{} ({})</p>",
         escape(&run.label),
+        parts::months_of(&trends.months),
         escape(&counted(run.years.len(), "year")),
         escape(&span(trends))
     );
@@ -70,7 +71,7 @@ fn span(trends: &Trends) -> String {
     let whole = last - first + 1 == years.len() as i64;
     let gaps = if whole { "" } else { ", with gaps" };
     let from = parts::each_from(trends.year_start);
-    format!("{first} to {last}{gaps}{from}")
+    format!("{}{gaps}{from}", parts::from_to(*first, *last))
 }
 
 /// The `wanted` rows of a class in which some year has an event.
@@ -110,17 +111,28 @@ fn summary(trends: &Trends) -> Section {
         html.push_str("<p>No year has any event.</p>\n");
     }
     html += &parts::marks(&verdicts);
-    html += &parts::warnings(&trends.notes);
+    let lead = what_is_tested(trends);
+    // The lead has said it.
+    let notes = trends.notes.iter().filter(|note| **note != lead);
+    html += &parts::warnings(&notes.cloned().collect::<Vec<_>>());
     Section {
         id: "summary".into(),
         nav: "In short".into(),
         heading: "What rises and falls".into(),
-        lead: if is_tested(trends) {
-            "A trend is called significant where years without one, each depending on the one before as much as here, would seldom seem to have one as clear, counted for all rows together.".into()
-        } else {
-            "No trend is tested: the sentences say why.".into()
-        },
+        lead,
         html,
+    }
+}
+
+/// Says what makes a trend significant, or why none is tested.
+fn what_is_tested(trends: &Trends) -> String {
+    if let Some(note) = note_untested(trends) {
+        return note;
+    }
+    if is_tested(trends) {
+        "A trend is called significant where years without one, each depending on the one before as much as here, would seldom seem to have one as clear, counted for all rows together.".into()
+    } else {
+        "No trend is tested: the sentences say why.".into()
     }
 }
 
@@ -143,7 +155,7 @@ fn numbers(trends: &Trends) -> Section {
         // Seasons of hemispheres and basins would be most of the rows; they are in the files.
         let whole = |row: &TrendRow| row.is_of_all() || row.is_of_part();
         let cells: Vec<Vec<String>> = (rows_of(trends, class, whole).iter())
-            .map(|row| cells_of(row))
+            .map(|row| cells_of(row, &trends.months))
             .collect();
         html += &parts::folded_table(class, "slopes", &columns, &cells);
     }
@@ -157,10 +169,10 @@ fn numbers(trends: &Trends) -> Section {
 }
 
 /// The cells of a row in the table of all numbers.
-fn cells_of(row: &TrendRow) -> Vec<String> {
+fn cells_of(row: &TrendRow, months: &[i64]) -> Vec<String> {
     let trend = &row.trend;
     vec![
-        parts::quantity_cell(row.quantity, &row.unit),
+        parts::quantity_cell(row.quantity, &unit_of(&row.unit, months)),
         parts::place_cell(row.group, row.quantity.about().class),
         trend.years.to_string(),
         number_cell(trend.mean, 3),

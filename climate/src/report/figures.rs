@@ -107,12 +107,12 @@ pub(crate) fn seasonal(
     for (k, (source, counts)) in sources.iter().zip(&counts).enumerate() {
         for (m, n) in counts.iter().enumerate() {
             let from = m as f64 + 0.1 + k as f64 * width;
-            let tip = format!(
-                "{}, {}: {}",
-                source.label,
-                MONTHS[m],
+            let number = if per_year {
                 numbers::significant(*n, 3)
-            );
+            } else {
+                grouped(*n, 0)
+            };
+            let tip = format!("{}, {}: {number}", source.label, MONTHS[m]);
             plot.bar((from, from + width), *n, source.kind.css(), &tip);
         }
     }
@@ -325,6 +325,21 @@ mod tests {
             let february = format!("Heuristic, Feb: {rate}");
             assert!(svg.contains(&february), "{svg}");
             assert!(!svg.contains("Heuristic, Jan"), "{svg}");
+        }
+    }
+
+    /// Regression: 1768 were told as 1770, and 45 as 45.0.
+    #[test]
+    fn counts_are_whole_and_in_full() {
+        for count in [8, 1768] {
+            let tracks = (1..=count).map(|id| Track {
+                track_id: id,
+                ..cyclone(8)
+            });
+            let source = Source::new(SourceKind::Heuristic, Vec::new(), tracks.collect());
+            let class = Class::TropicalCyclone;
+            let svg = seasonal(&[&source], class, &[31.0; 12], 1.0, Calendar::NoLeap);
+            assert!(svg.contains(&format!("Heuristic, Aug: {count}<")), "{svg}");
         }
     }
 

@@ -174,11 +174,16 @@ fn origin_of(path: &Path) -> Option<String> {
     About::read(path).ok()?.attributes.remove(ORIGIN)
 }
 
-/// Warns if masks are at times that their network was trained on, as far as their files say; `index` is that of one of
-/// them.
-pub fn warn_of_training_times(input: &str, masks: &MaskArchive, index: usize) {
+/// How many times of masks their network was trained on, such as `1160 of 1460`, as far as their files say; `index` is
+/// that of one of them.
+pub fn training_times(masks: &MaskArchive, index: usize) -> Option<String> {
     let about = About::read(masks.source_of(index)).ok();
-    if let Some(times) = about.and_then(|mut about| about.attributes.remove(TRAINING_TIMES)) {
+    about.and_then(|mut about| about.attributes.remove(TRAINING_TIMES))
+}
+
+/// Warns if masks are at times that their network was trained on; `index` is that of one of them.
+pub fn warn_of_training_times(input: &str, masks: &MaskArchive, index: usize) {
+    if let Some(times) = training_times(masks, index) {
         tracing::warn!(
             "{times} times of `{input}` were its network's training: scores there say little about other weather (`squall infer STORE --split test` leaves them out)"
         );

@@ -463,6 +463,17 @@ fn scores_at_times_of_training_are_told() {
         assert!(output.status.success(), "{said}");
         let warns = said.contains("were its network's training");
         assert_eq!(warns, learnt, "{name}: {said}");
+        // Also for those who only see the page, as its first caution.
+        let page = at("page.html");
+        let report = ["report", path(&masks), path(&truth), "--out", path(&page)];
+        run(&report);
+        let page = std::fs::read_to_string(&page).expect("a page");
+        let (_, cautions) = page
+            .split_once("quote a number</h3><ul>")
+            .expect("cautions");
+        let first = cautions.split("</li>").next().unwrap_or_default();
+        let warns = first.contains("were its network&#39;s training");
+        assert_eq!(warns, learnt, "{name}: {first}");
     }
 }
 

@@ -4,6 +4,7 @@ use super::inputs::split;
 use crate::commands::score::kind::has_masks;
 use crate::commands::score::{Score, Scores, table_path};
 use crate::failure::Advice;
+use crate::input;
 use crate::made_by::ENSEMBLE;
 use crate::tags::Tags;
 use squall_climate::report::{Source, SourceKind, SourceWind};
@@ -105,6 +106,17 @@ impl Masks {
     pub(super) fn is_of_bard(&self) -> bool {
         let mut attributes = self.archive.made_by().iter();
         attributes.any(|(name, _)| *name == ENSEMBLE)
+    }
+
+    /// A note for the reader if a network made these masks of times that it was trained on.
+    pub(super) fn learnt_times(&self) -> Option<String> {
+        // A file of masks has at least one time.
+        input::training_times(&self.archive, 0).map(|times| {
+            format!(
+                "{times} times of {} were its network's training: scores and agreement there say little about other weather (`squall infer STORE --split test` leaves them out).",
+                self.in_sentence()
+            )
+        })
     }
 
     /// A note for the reader if these masks have other times than the first ones, whose times the page uses.

@@ -155,6 +155,9 @@ impl Report {
         let masks = &inputs.masks;
         let mut page = ReportInput::new(&self.title, inputs.grid.clone());
         page.description = self.about.clone();
+        // The first of the cautions: what follows may look better than it is.
+        page.warnings
+            .extend(masks.iter().filter_map(Masks::learnt_times));
         for one in masks {
             let told = one.archive.classes();
             let untold = Class::EVENTS.into_iter().filter(|c| !told.contains(c));

@@ -476,6 +476,25 @@ fn storms_of_unknown_wind_have_a_colour_of_their_own() {
     assert!(!is_said(&html) && !drawn(&html, unknown));
 }
 
+/// Regression: nothing said that `squall events` was missing.
+#[test]
+fn storms_that_nobody_followed_are_told() {
+    let world = World::new(48, 96, 8);
+    let page = |is_followed: bool| {
+        let (events, mut tracks) = world.found_by(SourceKind::Heuristic);
+        if !is_followed {
+            tracks.clear();
+        }
+        let mut input = ReportInput::new("Objects", world.grid.clone());
+        let source = Source::new(SourceKind::Heuristic, events, tracks);
+        input.sources.push(source);
+        ReportBuilder::new(input).unwrap().html().unwrap()
+    };
+    let said = "Events of the heuristic are objects at single times";
+    assert!(page(false).contains(said));
+    assert!(!page(true).contains(said));
+}
+
 #[test]
 fn the_mean_number_of_events_is_of_the_times_of_their_source() {
     let world = World::new(48, 96, 40);

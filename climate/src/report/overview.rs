@@ -345,6 +345,23 @@ fn counting_caveats(page: &Page<'_>) -> Vec<String> {
     Class::EVENTS.into_iter().filter_map(of_class).collect()
 }
 
+/// A caveat on sources whose storms nobody has followed through time, although there is more than one time.
+fn untracked_caveat(page: &Page<'_>) -> Option<String> {
+    let is_untracked = |source: &&Source| {
+        let mut times = source.events.iter().map(|event| event.time);
+        let first = times.next();
+        source.tracks.is_empty() && times.any(|time| Some(time) != first)
+    };
+    let of = page.input.sources.iter().filter(is_untracked);
+    let named: Vec<String> = of.map(|s| page.in_sentence(s.kind)).collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "Events of {} are objects at single times: a storm counts once at each of its times, and has no lifetime and no path. `squall events MASKS --out EVENTS` follows them through time; give the page `MASKS:EVENTS`.",
+            listed(&named)
+        )
+    })
+}
+
 /// All caveats: the caller's, then those that the page detects itself.
 fn warnings(page: &Page<'_>) -> Vec<String> {
     let mut out = page.input.warnings.clone();
@@ -365,7 +382,11 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
     }
     out.extend(wind_caveats(page));
     out.extend(rank_caveat(page));
-    out.extend(counting_caveats(page));
+    let counting = counting_caveats(page);
+    if counting.is_empty() {
+        out.extend(untracked_caveat(page));
+    }
+    out.extend(counting);
     out.extend(fragment_caveat(page));
     let has = |kind| sources.iter().any(|s| s.kind == kind);
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {

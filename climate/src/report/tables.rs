@@ -1,5 +1,6 @@
 //! Tables of the strongest cyclones, the longest rivers, basins, agreement and scores.
 
+use crate::Event;
 use crate::compare::capital;
 use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
@@ -9,9 +10,14 @@ use crate::report::summary::{Object, objects};
 use crate::report::{Agreement, ReportInput, Score, Source, SourceKind, class_word};
 use crate::statistics::Basin;
 use squall_data::Class;
+use squall_data::boxes::{BoxClass, GeoBox};
 use std::fmt::Write as _;
 
 const UNKNOWN: &str = "–";
+/// Hours within which rivers without tracks are taken for one if they overlap.
+const ONE_RIVER_HOURS: i64 = 72;
+/// Minimum overlap (intersection over union) of their boxes.
+const ONE_RIVER_OVERLAP: f64 = 0.1;
 
 fn or_unknown(value: Option<f64>, digits: i32) -> String {
     value.map_or_else(|| UNKNOWN.into(), |v| significant(v, digits))
@@ -21,6 +27,24 @@ fn number_of(object: &Object<'_>, rank: usize) -> String {
     object
         .id
         .map_or_else(|| format!("{rank}."), |id| format!("{id}"))
+}
+
+/// The heading of [`number_of`].
+fn number_heading(found: &[Object<'_>]) -> &'static str {
+    if found.iter().any(|o| o.id.is_some()) {
+        "Track"
+    } else {
+        "Rank"
+    }
+}
+
+/// Removes the last columns while no row knows them: objects without tracks have no lifetime. Tables show as many cells
+/// of a row as there are columns.
+fn leave_out_unknown(columns: &mut Vec<(&str, bool)>, rows: &[Vec<String>]) {
+    let is_unknown = |column: usize| rows.iter().all(|row| row[column] == UNKNOWN);
+    while columns.last().is_some() && is_unknown(columns.len() - 1) {
+        columns.pop();
+    }
 }
 
 /// The cyclones with the strongest wind, or with the lowest pressure if the wind is unknown.
@@ -63,8 +87,8 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
             ]
         })
         .collect();
-    let columns = [
-        ("Track", false),
+    let mut columns = vec![
+        (number_heading(&found), false),
         ("First seen", false),
         ("Where", false),
         ("Wind (m s⁻¹)", true),
@@ -73,6 +97,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
         ("Lifetime", true),
         ("Path (km)", true),
     ];
+    leave_out_unknown(&mut columns, &cells);
     (!cells.is_empty()).then(|| {
         Table {
             caption: &format!("Strongest tropical cyclones, {}", source.label),
@@ -83,15 +108,45 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
     })
 }
 
+/// Up to `rows` rivers with the event at which they are longest. Of those without tracks that overlap within three days
+/// there is the first only: else one river at all its times fills the table.
+fn told_apart<'f, 'a>(found: &'f [Object<'a>], rows: usize) -> Vec<(&'f Object<'a>, &'a Event)> {
+    let box_of = |event: &Event| GeoBox {
+        class: BoxClass::AtmosphericRiver,
+        west_deg: event.west_deg,
+        south_deg: event.south_deg,
+        east_deg: event.east_deg,
+        north_deg: event.north_deg,
+        confidence: None,
+    };
+    let are_one = |a: &Event, b: &Event| {
+        a.time.seconds_since(b.time).abs() <= ONE_RIVER_HOURS * 3600
+            && box_of(a).overlap(&box_of(b)) >= ONE_RIVER_OVERLAP
+    };
+    let mut told: Vec<(&Object<'a>, &'a Event)> = Vec::new();
+    for river in found {
+        let Some(event) = river.longest else {
+            continue;
+        };
+        let is_told = |&(_, other): &(&Object<'a>, &'a Event)| are_one(event, other);
+        if river.duration_hours.is_none() && told.iter().any(is_told) {
+            continue;
+        }
+        if told.len() == rows {
+            break;
+        }
+        told.push((river, event));
+    }
+    told
+}
+
 /// The longest rivers.
 pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     let mut found = objects(source, Class::AtmosphericRiver);
     let length = |o: &Object<'_>| o.longest.map_or(0.0, |e| e.length_km);
     found.sort_by(|a, b| length(b).total_cmp(&length(a)));
-    let cells: Vec<Vec<String>> = found
-        .iter()
-        .filter_map(|o| Some((o, o.longest?)))
-        .take(rows)
+    let cells: Vec<Vec<String>> = told_apart(&found, rows)
+        .into_iter()
         .enumerate()
         .map(|(k, (o, at))| {
             vec![
@@ -109,8 +164,8 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
             ]
         })
         .collect();
-    let columns = [
-        ("Track", false),
+    let mut columns = vec![
+        (number_heading(&found), false),
         ("When longest", false),
         ("Centre then", false),
         ("Length (km)", true),
@@ -118,6 +173,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
         ("Water (kg m⁻²)", true),
         ("Lifetime", true),
     ];
+    leave_out_unknown(&mut columns, &cells);
     (!cells.is_empty()).then(|| {
         Table {
             caption: &format!("Longest atmospheric rivers, {}", source.label),

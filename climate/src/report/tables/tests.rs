@@ -1,7 +1,6 @@
 //! The tables for a few objects.
 
 use super::*;
-use crate::Event;
 use crate::report::PairAgreement;
 use crate::track::{Track, testdata};
 use squall_data::{Calendar, LatLonGrid, Time};
@@ -113,6 +112,33 @@ fn the_longest_rivers_come_first_and_are_told_when_they_are_longest() {
             ["2", "1 Aug 2001, 00:00", "5000", "500"],
             ["1", "2 Aug 2001, 00:00", "4000", "400"],
         ]
+    );
+}
+
+/// Regression: without `squall events` seven of ten rows were one river, with a rank for a track and no lifetime.
+#[test]
+fn a_river_without_a_track_has_one_row_and_a_rank() {
+    let untracked = |day, west_deg: f64, length_km| Event {
+        track_id: None,
+        west_deg,
+        east_deg: west_deg + 30.0,
+        ..river(0, day, length_km)
+    };
+    let events = vec![
+        untracked(1, 190.0, 3000.0),
+        untracked(2, 195.0, 5000.0),
+        untracked(3, 200.0, 4000.0),
+        // Elsewhere, and a week later.
+        untracked(2, 20.0, 2500.0),
+        untracked(9, 195.0, 2000.0),
+    ];
+    let html = longest_rivers(&truth(events, Vec::new()), 5).unwrap();
+    let told: Vec<[&str; 2]> = (cells(&html).iter()).map(|row| [row[0], row[3]]).collect();
+    assert_eq!(told, [["1.", "5000"], ["2.", "2500"], ["3.", "2000"]]);
+    assert!(html.contains(">Rank</th>"), "{html}");
+    assert!(
+        !html.contains("Track") && !html.contains("Lifetime"),
+        "{html}"
     );
 }
 

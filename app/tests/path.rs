@@ -106,6 +106,7 @@ fn from_files_to_a_page() {
         "Of a synthetic August.",
         "first try, 1 step",
         "seed = 7654321",
+        "<li>Heuristic: the DeepCAM rules, in labels</li>",
     ] {
         assert!(html.contains(part), "{part}");
     }

@@ -573,6 +573,20 @@ fn empty_inputs_say_what_is_missing() {
     assert!(html.contains("30 Feb 0030, 06:00"));
 }
 
+/// Regression: "Heuristic found 14 tropical cyclones" was said on a page that named no rules.
+#[test]
+fn the_head_says_what_made_each_source() {
+    let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+    let mut input = ReportInput::new("Sources", grid);
+    let source = Source::new(SourceKind::Heuristic, Vec::new(), Vec::new());
+    input.sources.push(source);
+    let made_by = "the DeepCAM rules, in labels";
+    input.made_by.push((SourceKind::Heuristic, made_by.into()));
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    let (head, _) = html.split_once("</header>").unwrap();
+    assert!(head.contains("<li>Heuristic: the DeepCAM rules, in labels</li>"));
+}
+
 #[test]
 fn one_time_of_one_source_has_objects_but_no_tracks() {
     let html = report(1, &[SourceKind::Heuristic], ReportOptions::default())

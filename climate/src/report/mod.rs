@@ -204,6 +204,8 @@ pub struct ReportInput {
     pub sources: Vec<Source>,
     /// Legend labels of sources of masks that are not in [`Self::sources`]; the others have their own labels.
     pub labels: Vec<(SourceKind, String)>,
+    /// What made sources, and where they are, shown at the top: `the DeepCAM rules, in labels`.
+    pub made_by: Vec<(SourceKind, String)>,
     /// Classes that a source does not detect, so that their absence from its masks means nothing.
     pub not_looked_for: Vec<(SourceKind, Class)>,
     /// Boxes, drawn on the map and listed among the events.
@@ -262,6 +264,7 @@ impl ReportInput {
             field: FieldInfo::precipitable_water(),
             sources: Vec::new(),
             labels: Vec::new(),
+            made_by: Vec::new(),
             not_looked_for: Vec::new(),
             boxes: Vec::new(),
             frequencies: Vec::new(),

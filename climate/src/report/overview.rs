@@ -38,6 +38,9 @@ pub(crate) fn header(page: &Page<'_>) -> String {
         "grid {rows} × {columns}, about {} km",
         significant(input.grid.spacing_km(), 2)
     ));
+    // A name such as "Heuristic" does not tell which rules.
+    let made_by = input.made_by.iter();
+    facts.extend(made_by.map(|(kind, text)| format!("{}: {text}", input.label(*kind))));
     let facts = facts.iter().fold(String::new(), |mut out, fact| {
         let _ = write!(out, "<li>{}</li>", escape(fact));
         out

@@ -7,9 +7,10 @@ use crate::failure::Advice;
 use crate::input;
 use crate::made_by::ENSEMBLE;
 use crate::tags::Tags;
+use squall_climate::detect::Method;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
-use squall_data::mask_file::MaskArchive;
+use squall_data::mask_file::{About, MaskArchive};
 use squall_data::{Calendar, Class, DataError, Time};
 use std::path::Path;
 
@@ -59,6 +60,19 @@ impl Masks {
             format!("the {}", self.label)
         } else {
             self.label.clone()
+        }
+    }
+
+    /// What made them, and the folder they are in: `the DeepCAM rules, in labels`.
+    pub(super) fn made_by(&self) -> String {
+        let first = self.archive.paths().next();
+        let title = first.and_then(|path| About::read(path).ok()?.attributes.remove("title"));
+        let folder = Path::new(&self.folder);
+        let folder = folder.file_name().unwrap_or(folder.as_os_str());
+        let (made_by, folder) = (maker(&self.archive, title), folder.to_string_lossy());
+        match made_by.as_str() {
+            "" => format!("in {folder}"),
+            made_by => format!("{made_by}, in {folder}"),
         }
     }
 
@@ -169,6 +183,22 @@ fn kind_of(masks: &MaskArchive) -> SourceKind {
     }
 }
 
+/// The rules or the network that made masks, as far as they say; `title` is that of their file.
+fn maker(masks: &MaskArchive, title: Option<String>) -> String {
+    let is_ours = |method: &Method| title.as_deref() == Some(method.title());
+    let rules = Method::ALL.into_iter().find(is_ours);
+    // Titles are "events of some classes by some rules".
+    if let Some((_, rules)) = rules.and_then(|method| method.title().split_once(" by ")) {
+        return rules.to_string();
+    }
+    let source = masks.source();
+    match (kind_of(masks), source.split_once(", ")) {
+        // The program and its version come first.
+        (SourceKind::Network, Some((_, network))) => network.to_string(),
+        _ => source.to_string(),
+    }
+}
+
 /// Explains why masks could not be opened: if a folder has only event tables, the error says so rather than what its
 /// files lack.
 fn explained(error: DataError, folder: &str) -> anyhow::Error {
@@ -229,6 +259,13 @@ mod tests {
             writer.finish().unwrap();
             let masks = MaskArchive::open_file(&path).unwrap();
             assert_eq!(kind_of(&masks), expected, "{source}");
+            let made_by = match expected {
+                SourceKind::Network => "deepcam, 400 training steps",
+                _ => source,
+            };
+            assert_eq!(maker(&masks, None), made_by);
+            let title = Method::Deepcam.title().to_string();
+            assert_eq!(maker(&masks, Some(title)), "the DeepCAM rules");
         }
     }
 }

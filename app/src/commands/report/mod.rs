@@ -172,6 +172,7 @@ impl Report {
                 )),
             }
             page.labels.push((one.kind, one.label.clone()));
+            page.made_by.push((one.kind, one.made_by()));
             page.warnings.extend(one.other_times(&masks[0]));
         }
         if masks.iter().any(Masks::tells_cyclones) {

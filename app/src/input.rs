@@ -16,12 +16,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
-/// Opens fields and warns about everything skipped, guessed or replaced.
-pub fn open(input: &str, skip_bad: bool) -> anyhow::Result<Archive> {
-    open_for(input, skip_bad, &Variable::CHANNELS)
-}
-
-/// [`open`] for a command that uses some channels: omits warnings about others.
+/// Opens fields for a command that uses some channels, and warns about everything of theirs that was skipped, guessed or
+/// replaced.
 pub fn open_for(input: &str, skip_bad: bool, used: &[Variable]) -> anyhow::Result<Archive> {
     open_needing(input, skip_bad, used, Archive::most_together)
 }

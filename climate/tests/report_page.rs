@@ -573,6 +573,22 @@ fn empty_inputs_say_what_is_missing() {
     assert!(html.contains("30 Feb 0030, 06:00"));
 }
 
+/// Regression: how channels were read stood before what matters to numbers.
+#[test]
+fn cautions_come_before_remarks() {
+    let world = World::new(48, 96, 8);
+    let (events, tracks) = world.found_by(SourceKind::Heuristic);
+    let mut input = ReportInput::new("Order", world.grid.clone());
+    let source = Source::new(SourceKind::Heuristic, events, tracks);
+    input.sources.push(source);
+    input.warnings.push("A grave caution.".into());
+    input.remarks.push("A remark.".into());
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    let place = |text: &str| html.find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(place("A grave caution.") < place("The data cover"));
+    assert!(place("The data cover") < place("A remark."));
+}
+
 /// Regression: "Heuristic found 14 tropical cyclones" was said on a page that named no rules.
 #[test]
 fn the_head_says_what_made_each_source() {

@@ -226,6 +226,8 @@ pub struct ReportInput {
     pub commands: Vec<String>,
     /// Caveats for the reader; the page adds those it detects itself, for instance a short sample.
     pub warnings: Vec<String>,
+    /// Caveats of less weight, shown after all others: how data were read, what is not scored.
+    pub remarks: Vec<String>,
     /// The program that wrote the page, for instance `squall 0.1.0`.
     pub generator: String,
 }
@@ -275,6 +277,7 @@ impl ReportInput {
             recipe: None,
             commands: Vec::new(),
             warnings: Vec::new(),
+            remarks: Vec::new(),
             generator: concat!("squall ", env!("CARGO_PKG_VERSION")).into(),
         }
     }

@@ -365,7 +365,7 @@ fn untracked_caveat(page: &Page<'_>) -> Option<String> {
     })
 }
 
-/// All caveats: the caller's, then those that the page detects itself.
+/// All caveats: the caller's, those that the page detects itself, and the caller's remarks.
 fn warnings(page: &Page<'_>) -> Vec<String> {
     let mut out = page.input.warnings.clone();
     let sources = &page.input.sources;
@@ -395,5 +395,6 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());
     }
+    out.extend(page.input.remarks.iter().cloned());
     out
 }

@@ -11,7 +11,7 @@ use squall_climate::detect::Method;
 use squall_climate::report::{Source, SourceKind, SourceWind};
 use squall_climate::{table, track};
 use squall_data::mask_file::{About, MaskArchive};
-use squall_data::{Calendar, Class, DataError, Time};
+use squall_data::{Calendar, Class, DataError, Time, Variable};
 use std::path::Path;
 
 /// One source of masks.
@@ -74,6 +74,26 @@ impl Masks {
             "" => format!("in {folder}"),
             made_by => format!("{made_by}, in {folder}"),
         }
+    }
+
+    /// The channels that they were made of, as far as their files say.
+    pub(super) fn channels(&self) -> Vec<Variable> {
+        let first = self.archive.paths().next();
+        let Some(about) = first.and_then(|path| About::read(path).ok()) else {
+            return Vec::new();
+        };
+        let text = |name: &str| about.attributes.get(name).map(String::as_str);
+        let names = text("squall_channels").unwrap_or_default().split(' ');
+        let title = text("title");
+        let mut methods = Method::ALL.into_iter();
+        let rules = methods.find(|method| title == Some(method.title()));
+        (names.filter_map(Variable::from_name))
+            .chain(
+                rules
+                    .into_iter()
+                    .flat_map(|rules| rules.channels().iter().copied()),
+            )
+            .collect()
     }
 
     /// Events and tracks of the masks, in the calendar of the page; `None` without an event table.

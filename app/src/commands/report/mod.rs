@@ -2,6 +2,7 @@
 
 mod boxes;
 mod command;
+mod fields;
 mod inputs;
 mod masks;
 mod movies;
@@ -111,7 +112,7 @@ impl Report {
         let fields = self
             .fields
             .as_deref()
-            .map(|fields| input::open(fields, false))
+            .map(|fields| input::open_for(fields, false, &fields::SHOWN))
             .transpose()?;
         let inputs = Inputs::open(
             &self.folders,
@@ -187,7 +188,7 @@ impl Report {
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
         let (of_masks, notes) = scores::scores(masks)?;
         page.scores = of_masks;
-        page.warnings.extend(notes);
+        page.remarks.extend(notes);
         let (of_boxes, notes) = boxes::scores(&inputs.boxes, self.min_confidence)?;
         page.scores.extend(of_boxes);
         page.warnings.extend(notes);
@@ -239,13 +240,7 @@ impl Report {
         let compared = compared.map(|folder| Provenance::new("comparison", folder));
         page.provenance.extend(compared);
         if let Some(fields) = fields {
-            let (first, _) = fields.source_of(0);
-            let files = counted(fields.file_count(), "file");
-            page.provenance.push(Provenance::new(
-                "fields",
-                format!("{files}, first {}", first.display()),
-            ));
-            page.warnings.extend(fields.problems().iter().cloned());
+            fields::say(fields, &inputs.masks, page);
         }
     }
 }

@@ -18,7 +18,12 @@ pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec
         for judged in sources.iter().filter(|one| judges(judge.kind, one.kind)) {
             let group = format!("{} against {}", judged.label, judge.label);
             let scores = judged.score_against(judge)?;
-            notes.extend((scores.left_out.iter()).map(|class| format!("{group}: {class}.")));
+            notes.extend((scores.left_out.iter()).map(|one| {
+                format!(
+                    "{group}: {} are not scored, because one side does not look for them.",
+                    words(one.class)
+                )
+            }));
             all.extend(lines(&group, &scores));
         }
     }

@@ -5,7 +5,7 @@ use crate::arguments::parsed;
 use crate::commands::label::Label;
 use crate::made_by::THRESHOLDS_APPLIED;
 use squall_data::synthetic::{Scenario, SyntheticConfig, write_run};
-use squall_data::{Calendar, mask_file::MaskArchive};
+use squall_data::{Calendar, Variable, mask_file::MaskArchive};
 
 /// Labels as the command line does.
 fn label(input: &str, out: &Path, more: &[&str]) -> anyhow::Result<()> {
@@ -51,7 +51,8 @@ fn a_long_file_of_fields_has_several_of_masks() {
         seed: 3,
     };
     write_run(&config, folder.path(), 8, |_| Ok(())).unwrap();
-    let archive = crate::input::open(folder.path().to_str().unwrap(), false).unwrap();
+    let input = folder.path().to_str().unwrap();
+    let archive = crate::input::open_for(input, false, &Variable::CHANNELS).unwrap();
     let mut masks = Masks::new(folder.path().into(), &archive, Method::Deepcam, "{}".into());
     let firsts = |masks: &Masks<'_>| masks.firsts(13).collect::<Vec<_>>();
     assert_eq!(firsts(&masks), [0, 8]);
@@ -68,7 +69,8 @@ fn fields_that_are_moved_are_the_same_work() {
     // A problem that names its file.
     std::fs::write(run.join("broken.nc"), "text").unwrap();
     let name_of_work = |fields: &Path| {
-        let archive = crate::input::open(fields.to_str().unwrap(), true).unwrap();
+        let input = fields.to_str().unwrap();
+        let archive = crate::input::open_for(input, true, &Variable::CHANNELS).unwrap();
         assert_eq!(archive.skipped_files(), 1);
         super::super::fingerprint(&archive, "{}").unwrap()
     };

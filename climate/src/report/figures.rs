@@ -9,7 +9,7 @@ use crate::report::svg::Plot;
 use crate::report::ticks::{count_ticks, nice_ticks};
 use crate::report::{Agreement, Source, class_css, class_word};
 use crate::statistics::{Basin, Category};
-use squall_data::{Calendar, Class};
+use squall_data::{Calendar, Class, Time};
 use std::fmt::Write as _;
 
 /// Lower bounds of the Saffir–Simpson categories, m/s of one-minute wind at 10 m, rounded as published, and their short
@@ -252,8 +252,16 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     let ticks = nice_ticks(0.0, last, 6);
     let mut plot = Plot::new((0.0, last), (0.0, 1.0));
     plot.y_axis(&[0.0, 0.25, 0.5, 0.75, 1.0], "IoU of the areas");
-    let ticks: Vec<f64> = ticks.into_iter().filter(|t| *t <= last).collect();
-    plot.x_axis(&ticks, &format!("days since {}", numbers::day(*first)));
+    let whole_days = |tick: &f64| *tick <= last && tick.fract() == 0.0;
+    let labels: Vec<(f64, String)> = (ticks.into_iter().filter(whole_days))
+        .map(|tick| {
+            (
+                tick,
+                short_date(first.add_seconds(86_400 * tick as i64), last),
+            )
+        })
+        .collect();
+    plot.x_labels(&labels, &format!("from {} on", numbers::day(*first)), true);
     for (index, class) in Class::EVENTS.into_iter().enumerate() {
         let points: Vec<_> = agreement
             .series
@@ -280,6 +288,17 @@ pub(crate) fn agreement_series(agreement: &Agreement, names: (&str, &str)) -> St
     figure(&title, &svg, &note)
 }
 
+/// A date on an axis of some days: `5 Aug`, or `Aug 2005` over the better part of a year and more.
+fn short_date(time: Time, days: f64) -> String {
+    let (year, month, day) = time.date();
+    let month = MONTHS[(month - 1) as usize];
+    if days < 300.0 {
+        format!("{day} {month}")
+    } else {
+        format!("{month} {year}")
+    }
+}
+
 /// The legend of the two classes.
 pub(crate) fn class_legend() -> String {
     "<ul class=\"legend\"><li><i class=\"key cyclone\"></i>tropical cyclones</li><li><i class=\"key river\"></i>atmospheric rivers</li></ul>\n".into()
@@ -295,7 +314,13 @@ mod tests {
     use super::*;
     use crate::report::SourceKind;
     use crate::track::{Track, testdata};
-    use squall_data::Time;
+
+    #[test]
+    fn an_axis_has_dates_as_the_lives_have() {
+        let start = Time::new(Calendar::NoLeap, 2005, 8, 5, 0, 0, 0).unwrap();
+        assert_eq!(short_date(start, 92.0), "5 Aug");
+        assert_eq!(short_date(start, 3650.0), "Aug 2005");
+    }
 
     #[test]
     fn categories_have_the_published_bounds() {

@@ -90,6 +90,9 @@ pub(crate) fn quantities(class: Class) -> Vec<Quantity> {
     }
 }
 
+/// Fewest values of which a tenth is a value.
+const MIN_VALUES: usize = 10;
+
 /// The known values of a source.
 struct Sample<'a> {
     source: &'a Source,
@@ -121,9 +124,11 @@ impl<'a> Sample<'a> {
         counts
     }
 
-    /// The first decile, the median and the last decile, formatted.
-    fn deciles(&self) -> Option<[String; 3]> {
-        Some(quantiles(&self.values)?.map(self.text))
+    /// The median, and the first and the last decile if there are enough values for them, formatted.
+    fn quantiles(&self) -> Option<(String, Option<[String; 2]>)> {
+        let [p10, p50, p90] = quantiles(&self.values)?.map(self.text);
+        let enough = self.values.len() >= MIN_VALUES;
+        Some((p50, enough.then_some([p10, p90])))
     }
 }
 
@@ -208,9 +213,12 @@ fn draw(plot: &mut Plot, samples: &[Sample<'_>], counts: &[Vec<f64>], edges: &[f
 /// A text description of the histogram for screen readers.
 fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
     let of_each = samples.iter().filter_map(|s| {
-        let [p10, p50, p90] = s.deciles()?;
+        let (median, deciles) = s.quantiles()?;
+        let deciles = deciles.map_or(String::new(), |[p10, p90]| {
+            format!(", 10–90 % {p10} to {p90}")
+        });
         Some(format!(
-            "{}: median {p50}, 10–90 % {p10} to {p90} {unit} (n = {})",
+            "{}: median {median}{deciles} {unit} (n = {})",
             s.source.label,
             s.values.len()
         ))
@@ -220,9 +228,10 @@ fn sentence(samples: &[Sample<'_>], unit: &str) -> String {
 
 fn table(samples: &[Sample<'_>], unit: &str) -> String {
     let rows = samples.iter().filter_map(|s| {
-        let [p10, p50, p90] = s.deciles()?;
+        let (median, deciles) = s.quantiles()?;
+        let deciles = deciles.map_or("–".into(), |[p10, p90]| format!("{p10} to {p90}"));
         Some(format!(
-            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{p50}</td><td class=\"n\">{p10} to {p90}</td><td class=\"n\">{}</td></tr>",
+            "<tr><th scope=\"row\"><i class=\"key {}\"></i>{}</th><td class=\"n\">{median}</td><td class=\"n\">{deciles}</td><td class=\"n\">{}</td></tr>",
             s.source.kind.css(),
             escape(&s.source.label),
             whole(s.values.len())
@@ -283,6 +292,15 @@ mod tests {
         };
         // The last edge belongs to the last bin.
         assert_eq!(sample.counts(&[10.0, 15.0, 20.0]), [2.0, 3.0]);
+        // Regression: one value had deciles, "45.5 to 45.5".
+        assert_eq!(sample.quantiles(), Some((String::from("15.0"), None)));
+        let ten = Sample {
+            values: (1..=10).map(f64::from).collect(),
+            ..sample
+        };
+        let deciles = ["1.00", "9.00"].map(String::from);
+        let median = String::from("5.50");
+        assert_eq!(ten.quantiles(), Some((median, Some(deciles))));
     }
 
     #[test]

@@ -88,18 +88,22 @@ pub(crate) fn moment(time: Time) -> String {
     )
 }
 
+/// Hours as days, for columns, which have one unit.
+pub(crate) fn days(hours: f64) -> String {
+    let days = hours / 24.0;
+    if days < 10.0 {
+        significant(days, 2)
+    } else {
+        grouped(days, 0)
+    }
+}
+
 /// A duration in a suitable unit.
 pub(crate) fn duration(hours: f64) -> String {
     if hours < 48.0 {
         format!("{} h", grouped(hours, 0))
     } else if hours < 730.0 * 24.0 {
-        let days = hours / 24.0;
-        let days = if days < 10.0 {
-            significant(days, 2)
-        } else {
-            grouped(days, 0)
-        };
-        format!("{days} days")
+        format!("{} days", days(hours))
     } else {
         years(hours / 8766.0)
     }
@@ -165,6 +169,7 @@ mod tests {
         assert_eq!(duration(30.0), "30 h");
         assert_eq!(duration(59.875 * 24.0), "60 days");
         assert_eq!(duration(75.0), "3.1 days");
+        assert_eq!([6.0, 24.0, 260.0].map(days), ["0.25", "1.0", "11"]);
         assert_eq!(years(5.996), "6 years");
         assert_eq!(years(2.541), "2.54 years");
         assert_eq!(years(100.0), "100 years");

@@ -4,7 +4,7 @@ use crate::Event;
 use crate::compare::capital;
 use crate::report::figures::{category, whole};
 use crate::report::html::{Table, escape};
-use crate::report::numbers::{duration, moment, percent, place, significant};
+use crate::report::numbers::{days, moment, percent, place, significant};
 use crate::report::parts::region_word;
 use crate::report::summary::{Object, objects};
 use crate::report::{Agreement, ReportInput, Score, Source, SourceKind, class_word};
@@ -82,7 +82,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
                 grade,
                 o.min_psl_pa
                     .map_or(UNKNOWN.into(), |p| format!("{:.0}", p / 100.0)),
-                o.duration_hours.map_or(UNKNOWN.into(), duration),
+                o.duration_hours.map_or(UNKNOWN.into(), days),
                 or_unknown(o.distance_km, 3),
             ]
         })
@@ -94,7 +94,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
         ("Wind (m s⁻¹)", true),
         ("Category", true),
         ("Pressure (hPa)", true),
-        ("Lifetime", true),
+        ("Lifetime (days)", true),
         ("Path (km)", true),
     ];
     leave_out_unknown(&mut columns, &cells);
@@ -160,7 +160,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
                 significant(at.length_km, 3),
                 significant(at.width_km, 3),
                 or_unknown(o.max_tmq_kg_m2, 3),
-                o.duration_hours.map_or(UNKNOWN.into(), duration),
+                o.duration_hours.map_or(UNKNOWN.into(), days),
             ]
         })
         .collect();
@@ -171,7 +171,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
         ("Length (km)", true),
         ("Width (km)", true),
         ("Water (kg m⁻²)", true),
-        ("Lifetime", true),
+        ("Lifetime (days)", true),
     ];
     leave_out_unknown(&mut columns, &cells);
     (!cells.is_empty()).then(|| {

@@ -81,7 +81,7 @@ fn rows_have_the_numbers_of_the_other_tables() {
             "35.3",
             "970.2",
             "–",
-            "0.300",
+            "300",
             "10\u{202f}900"
         ]),
     );
@@ -94,6 +94,10 @@ fn rows_have_the_numbers_of_the_other_tables() {
     page.shows(
         "['Strength', 'Wind', 'Pressure', 'Water', 'Area'].map((h) => cell(rows()[1], h))",
         json!(["–", "–", "–", "–", "–"]),
+    );
+    page.shows(
+        "[6, 24, 60, 2568].map((hours) => squall.days(hours))",
+        json!(["0.25", "1.0", "2.5", "107"]),
     );
     page.shows(
         "[6, 47, 60, 2568].map((hours) => squall.duration(hours))",

@@ -152,9 +152,9 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
                 reason(change.no_interval, comparison)
             ),
         };
-        let relative = change
-            .relative
-            .map_or(String::new(), |r| format!(" ({})", percent(r, 1, true)));
+        let relative = change.relative.map_or(String::new(), |r| {
+            format!(" ({})", percent(r, decimals(r).max(1), true))
+        });
         return Some(capital(&format!(
             "{subject}: {} against {} {unit}{relative}{why}; {years}.",
             value(a),
@@ -303,7 +303,8 @@ fn evidence(
     comparison: &Comparison,
 ) -> String {
     let ends = if relative_interval(about, change).is_some() {
-        let digits = decimals(interval.low).max(decimals(interval.high));
+        // An end next to zero does not give the other one digits that nobody knows.
+        let digits = decimals(interval.low).max(decimals(interval.high)).min(1);
         let low = percent(interval.low, digits, true);
         format!(
             "{} to {}",

@@ -19,12 +19,10 @@ const squall = {
     const [whole, fraction] = (decimals ? size : Math.round(size / scale) * scale).toFixed(decimals).split('.');
     return (v < 0 ? '−' : '') + squall.grouped(whole) + (fraction ? `.${fraction}` : '');
   },
+  // Hours as days, for columns, which have one unit.
+  days: (hours) => (hours < 240 ? squall.number(hours / 24, 2) : squall.whole(hours / 24)),
   // A duration in a suitable unit.
-  duration(hours, unit = 'days') {
-    if (hours < 48) return `${squall.whole(hours)} h`;
-    const days = hours / 24;
-    return `${days < 10 ? squall.number(days, 2) : squall.whole(days)} ${unit}`;
-  },
+  duration: (hours) => (hours < 48 ? `${squall.whole(hours)} h` : `${squall.days(hours)} days`),
   escape: (text) => text.replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`),
   // Round axis ticks, as in the page's other plots.
   ticks(low, high, wanted) {

@@ -1,6 +1,6 @@
 //! Histograms of the properties of a class's objects.
 
-use crate::report::figures::{SAFFIR_SIMPSON, figure, whole};
+use crate::report::figures::{SAFFIR_SIMPSON, category, figure, whole};
 use crate::report::html::escape;
 use crate::report::numbers::{grouped, quantiles, significant};
 use crate::report::summary::{Object, is_tracked, objects};
@@ -156,6 +156,9 @@ pub(crate) fn histogram(sources: &[Source], class: Class, quantity: &Quantity) -
     let heading = if tracked { "tracks" } else { "objects" };
     let mut plot = axes(quantity, &edges, highest, heading);
     draw(&mut plot, &samples, &counts, &edges, quantity.unit);
+    if quantity.categories {
+        mark_categories(&mut plot, (edges[0], edges[edges.len() - 1]));
+    }
     let description = format!(
         "Histogram of {} of {}s. {}.",
         quantity.title.to_lowercase(),
@@ -176,14 +179,34 @@ fn axes(quantity: &Quantity, edges: &[f64], highest: f64, heading: &str) -> Plot
         .filter(|t| (first..=last).contains(t))
         .collect();
     plot.x_axis(&labels, quantity.axis);
-    if quantity.categories {
-        for (wind, name) in SAFFIR_SIMPSON {
-            if wind > first && wind < last {
-                plot.mark(wind, name);
-            }
-        }
-    }
     plot
+}
+
+/// Marks the thresholds of the Saffir–Simpson scale above the bars that are drawn already, and names the category at
+/// the lower end of the axis.
+fn mark_categories(plot: &mut Plot, (first, last): (f64, f64)) {
+    let mut is_named = false;
+    // Bare digits do not tell what they are of.
+    let mut label = |name: &str| match (name, is_named) {
+        ("TS", _) | (_, true) => name.to_string(),
+        _ => {
+            is_named = true;
+            format!("cat. {name}")
+        }
+    };
+    let inside = |(wind, _): &(f64, &str)| *wind > first && *wind < last;
+    let marks: Vec<(f64, &str)> = SAFFIR_SIMPSON.into_iter().filter(inside).collect();
+    let share = |wind: f64| (wind - first) / (last - first);
+    let has_room = marks.first().is_none_or(|(wind, _)| share(*wind) > 0.13);
+    if let (Some(below), true) = (category(first).checked_sub(1), has_room) {
+        plot.word(
+            first + 0.045 * (last - first),
+            &label(SAFFIR_SIMPSON[below].1),
+        );
+    }
+    for (wind, name) in marks {
+        plot.mark(wind, &label(name));
+    }
 }
 
 /// Bars side by side; among several sources, the truth is an outline around them.
@@ -301,6 +324,25 @@ mod tests {
         let deciles = ["1.00", "9.00"].map(String::from);
         let median = String::from("5.50");
         assert_eq!(ten.quantiles(), Some((median, Some(deciles))));
+    }
+
+    /// Regression: bars hid the lines, and the labels were bare digits, none for the weakest cyclones.
+    #[test]
+    fn categories_are_marked_above_the_bars_and_named() {
+        let start = Time::new(Calendar::NoLeap, 2001, 8, 1, 0, 0, 0).unwrap();
+        let tracks = [45.0, 62.0].map(|wind| Track {
+            max_wind_m_s: Some(wind),
+            ..testdata::cyclone(start)
+        });
+        let source = Source::new(SourceKind::Truth, Vec::new(), tracks.to_vec());
+        let class = Class::TropicalCyclone;
+        let svg = histogram(&[source], class, &quantities(class)[0]);
+        let last_bar = svg.rfind("<rect class=\"truth\"").expect("bars");
+        let first_mark = svg.find("<line class=\"mark\"").expect("marks");
+        assert!(last_bar < first_mark, "{svg}");
+        for label in [">cat. 2</text>", ">3</text>", ">4</text>"] {
+            assert!(svg.contains(label), "{label} in {svg}");
+        }
     }
 
     #[test]

@@ -161,6 +161,17 @@ impl Plot {
         }
     }
 
+    /// A word above the plot.
+    pub(crate) fn word(&mut self, x: f64, word: &str) {
+        let _ = writeln!(
+            self.body,
+            "<text class=\"m s\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+            self.px(x),
+            TOP - 3.0,
+            escape(word)
+        );
+    }
+
     /// A thin vertical line with a label at its top, for instance for a threshold.
     pub(crate) fn mark(&mut self, x: f64, word: &str) {
         let place = self.px(x);

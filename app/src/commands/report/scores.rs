@@ -24,7 +24,7 @@ pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec
                     words(one.class)
                 )
             }));
-            all.extend(lines(&group, &scores));
+            all.extend(lines(&group, &scores, judged.kind));
         }
     }
     Ok((all, notes))
@@ -43,7 +43,7 @@ fn judges(judge: SourceKind, judged: SourceKind) -> bool {
     }
 }
 
-fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
+fn lines(group: &str, scores: &Scores, judged: SourceKind) -> Vec<report::Score> {
     let share = |name: String, value: Option<f64>, meaning: &str| {
         report::Score::fraction(group, name, value.unwrap_or(f64::NAN), meaning)
     };
@@ -51,6 +51,11 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
     let seen = pixels.classes.iter().filter(|score| score.iou.is_some());
     let over = mean_over(&seen.map(|score| score.class).collect::<Vec<_>>());
     let of_each = mean_over(&pixels.classes.iter().map(|c| c.class).collect::<Vec<_>>());
+    // Rules judged by rules have nothing to do with the benchmark.
+    let target = match judged {
+        SourceKind::Network => "; the benchmark's target is 0.82",
+        _ => "",
+    };
     let mut lines = vec![
         share(
             "mean IoU".into(),
@@ -66,7 +71,7 @@ fn lines(group: &str, scores: &Scores) -> Vec<report::Score> {
             "mean IoU per time".into(),
             Some(pixels.sample_mean_iou),
             &format!(
-                "MLPerf HPC's rule: each time alone, an absent class counting 1, {of_each}; the benchmark's target is 0.82"
+                "MLPerf HPC's rule: each time alone, an absent class counting 1, {of_each}{target}"
             ),
         ),
     ];
@@ -188,11 +193,15 @@ fn event_lines(group: &str, classes: &[EventScore], what: &str) -> Vec<report::S
                 beside_chance(event)
             ),
         ));
-        lines.push(share(
-            format!("FAR, {name}"),
-            event.far,
-            &format!("share of the {what} that the judge does not have{far}"),
-        ));
+        // Without a bar: the longer, the worse.
+        lines.push(report::Score {
+            fraction: None,
+            ..share(
+                format!("FAR, {name}"),
+                event.far,
+                &format!("share of the {what} that the judge does not have{far}"),
+            )
+        });
         if let Some(km) = event.mean_distance_km {
             lines.push(report::Score::number(
                 group,

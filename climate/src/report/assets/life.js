@@ -67,13 +67,15 @@ squall.store.then((store) => {
     const step = ticks[1] - ticks[0], decimals = [0, 1, 2, 3, 4, 5].find((d) => Math.abs(step * 10 ** d - Math.round(step * 10 ** d)) < 1e-6) ?? 6;
     let body = ticks.map((v) => `<line class="${v === low ? 'axis' : 'grid'}" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(v)}" y2="${y(v)}"/><text class="e" x="${LEFT - 6}" y="${y(v) + 4}">${v.toFixed(decimals).replace('-', '−')}</text>`).join('');
     body += `<text class="h" x="4" y="12">${unit}</text>`;
-    let free = Infinity;
+    let free = Infinity, words = '';
     for (const [value, word] of marks) {
       if (value <= low || value >= high) continue;
       // Label every line that has enough room.
       const room = free - y(value) > 15;
       if (room) free = y(value);
-      body += `<line class="mark" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(value)}" y2="${y(value)}"/>${room ? `<text class="e s" x="${WIDTH - RIGHT}" y="${y(value) - 3}">${word}</text>` : ''}`;
+      body += `<line class="mark" x1="${LEFT}" x2="${WIDTH - RIGHT}" y1="${y(value)}" y2="${y(value)}"/>`;
+      // Above the curve, on a ground of its own: letters are at most 6 wide.
+      if (room) words += `<rect style="fill:var(--card);fill-opacity:.8" x="${WIDTH - RIGHT - 6 * word.length}" y="${y(value) - 12}" width="${6 * word.length}" height="11"/><text class="e s" x="${WIDTH - RIGHT}" y="${y(value) - 3}">${word}</text>`;
     }
     const days = store.hours(to - from) / 24, apart = [1, 2, 5, 10, 20, 50, 100].find((d) => days / d <= 5) || 365;
     for (let t = store.midnight(from); t <= to; t = store.midnight(t + ((apart - 1) * 24 + 1 / 3600) / store.hours(1))) {
@@ -91,7 +93,7 @@ squall.store.then((store) => {
       const [before, own, after] = [-1, 0, 1].map((by) => Number.isFinite(values[index + by]));
       if (own && !before && !after) body += `<circle cx="${x(point.t[i])}" cy="${y(values[index])}" r="2" style="fill:${colour}"/>`;
     });
-    body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/><line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
+    body += `<path class="line" style="stroke:${colour};fill:none" d="${path}"/>${words}<line class="cursor" y1="${TOP}" y2="${HEIGHT - BOTTOM}"/>`;
     const figure = document.createElement('figure');
     figure.className = 'chart';
     // Three digits would turn 1004 hPa into 1000.

@@ -91,20 +91,23 @@ mod tests {
 
     #[test]
     fn sources_differ_by_quantity_and_not_by_name() {
-        let set = |sources: &[ChannelSource]| -> BTreeSet<ChannelSource> {
-            sources.iter().cloned().collect()
+        let set = |sources: &[&ChannelSource]| -> BTreeSet<ChannelSource> {
+            sources.iter().copied().cloned().collect()
         };
         let wind = |words: &str| source("u10", How::StandIn(words.into()));
         let [lowest, other_name] = ["UBOT", "ulml"].map(|name| source(name, How::Read));
         let computed = source("", How::Computed);
+        let [lowest, other_name] = [&lowest, &other_name];
+        let computed = &computed;
+        let [at_10_m, near_ground] = ["10 m wind", "wind at 10 m"].map(wind);
         for (known, given, is_other) in [
-            (&[lowest.clone()][..], &[other_name][..], false),
-            (&[wind("10 m wind")], &[wind("wind at 10 m")], false),
-            (&[lowest.clone()], &[wind("10 m wind")], true),
-            (&[wind("10 m wind")], &[lowest.clone()], true),
-            (&[lowest.clone()], &[computed.clone()], true),
-            (&[lowest.clone()], &[lowest.clone(), computed.clone()], true),
-            (&[lowest.clone(), computed], &[lowest.clone()], false),
+            (&[lowest][..], &[other_name][..], false),
+            (&[&at_10_m], &[&near_ground], false),
+            (&[lowest], &[&at_10_m], true),
+            (&[&at_10_m], &[lowest], true),
+            (&[lowest], &[computed], true),
+            (&[lowest], &[lowest, computed], true),
+            (&[lowest, computed], &[lowest], false),
             (&[], &[lowest], false),
         ] {
             let (known, given) = (set(known), set(given));

@@ -65,6 +65,7 @@ use claims::Claims;
 use pipeline::Job;
 use plan::Demand;
 use sliding::Sliding;
+use squall_data::Variable;
 use squall_data::archive::Archive;
 use std::num::NonZeroUsize;
 use std::path::Path;

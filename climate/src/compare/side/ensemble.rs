@@ -4,7 +4,7 @@ use super::{Extremes, Side, SideOptions};
 use crate::compare::CancelCheck;
 use crate::compare::coverage::Coverage;
 use crate::compare::group::Group;
-use crate::compare::quantity::Quantity;
+use crate::compare::quantity::{Extreme, Quantity};
 use crate::compare::statistic::Statistic;
 use crate::error::Result;
 use squall_data::Class;

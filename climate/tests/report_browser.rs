@@ -510,7 +510,7 @@ fn a_small_room_takes_points_first_and_then_the_weakest() {
             (whole.first(), whole.last().map(|p| p[0])),
             (kept.first(), kept.last().map(|p| p[0]))
         );
-        if all.rows[1][row] == 1 {
+        if all.rows["kind"][row] == 1 {
             let strongest = |points: &[[i64; 8]]| points.iter().map(|p| p[3]).max();
             assert_eq!(strongest(&whole), strongest(&kept));
         }
@@ -521,11 +521,12 @@ fn a_small_room_takes_points_first_and_then_the_weakest() {
         "{}",
         few.len()
     );
-    let cyclones = |p: &unpack::Unpacked| p.rows[1].iter().filter(|class| **class == 1).count();
+    let cyclones =
+        |p: &unpack::Unpacked| p.rows["kind"].iter().filter(|class| **class == 1).count();
     assert_eq!(cyclones(&few), 180, "rivers go before cyclones");
     let shortest = (0..few.len())
-        .filter(|&row| few.rows[1][row] == 3)
-        .map(|row| few.rows[4][row]);
+        .filter(|&row| few.rows["kind"][row] == 3)
+        .map(|row| few.rows["duration"][row]);
     let lives: Vec<u64> = shortest.collect();
     assert!(
         lives.iter().min() > Some(&6),

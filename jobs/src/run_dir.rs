@@ -121,7 +121,8 @@ impl RunDir {
     pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
         let path = self.recipe();
         let goes_on = self.has_checkpoint()?;
-        if !goes_on && !(self.best().exists() && path.exists()) {
+        let has_model = self.best().exists() && path.exists();
+        if !goes_on && !has_model {
             return Ok(());
         }
         if !path.exists() {

@@ -140,6 +140,7 @@ impl Statistics {
         frequency.set_compression(1, true)?;
         frequency.put_attribute("long_name", "share of the analysed times of the class")?;
         frequency.put_attribute("units", "1")?;
+        frequency.set_fill_value(f64::NAN)?;
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
             let plane = self.occurrence().frequency(class);
             let values: Vec<f64> = plane.iter().copied().collect();

@@ -27,6 +27,7 @@ use crate::error::Result;
 use crate::events::{DetectedEvent, Event, EventFields};
 use crate::statistics::{PastMonth, Statistics};
 use crate::track::{Track, Tracker, TrackerOptions};
+use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
@@ -132,7 +133,7 @@ impl EventStream {
     /// Errors of [`Tracker::push`], and [`crate::ClimateError::Mismatch`] if the mask has another grid.
     pub fn add(&mut self, moment: &Moment<'_>, found: Vec<DetectedEvent>) -> Result<Decided> {
         let seen = Seen::without_mask(moment, found, &self.row_areas_km2);
-        self.advance(seen, moment.mask)
+        self.advance(seen, moment.mask, moment.fields.missing)
     }
 
     /// Counts cyclone regions of the next time that are too small to be events.
@@ -145,11 +146,17 @@ impl EventStream {
     /// # Errors
     /// Errors of [`Self::add`]; [`crate::ClimateError::Data`] if the summary is inconsistent.
     pub fn take(&mut self, seen: Seen) -> Result<Decided> {
-        let mask = seen.mask()?;
-        self.advance(seen, mask.as_ref())
+        let (mask, missing) = (seen.mask()?, seen.missing()?);
+        let missing = missing.as_ref().map(|missing| missing.view());
+        self.advance(seen, mask.as_ref(), missing)
     }
 
-    fn advance(&mut self, seen: Seen, mask: Option<&ClassMask>) -> Result<Decided> {
+    fn advance(
+        &mut self,
+        seen: Seen,
+        mask: Option<&ClassMask>,
+        missing: Option<ArrayView2<'_, bool>>,
+    ) -> Result<Decided> {
         let Seen {
             time,
             hours,
@@ -169,6 +176,9 @@ impl EventStream {
         let step = self.tracker.push(time, &mut found)?;
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics.add_time(time, mask, hours, &events)?;
+        if let Some(missing) = missing {
+            self.statistics.leave_out(missing)?;
+        }
         if let Some(all_km3) = rain_km3 {
             self.statistics.add_precipitation(time, all_km3);
         }

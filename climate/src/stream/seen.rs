@@ -3,7 +3,7 @@
 use super::{Moment, water_km3};
 use crate::error::Result;
 use crate::events::{DetectedEvent, Run};
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, DataError, Time, Variable};
 
@@ -38,6 +38,8 @@ pub struct Seen {
     pub(super) found: Vec<DetectedEvent>,
     /// The runs of the mask.
     marked: Option<EncodedMask>,
+    /// The runs of the cells in which the mask is missing, if there are any.
+    missing: Option<EncodedMask>,
     /// Vapour transport in the cells of all rivers, river by river.
     pub(super) transport: Option<Vec<f64>>,
     /// Rain on the whole grid, km³.
@@ -57,7 +59,9 @@ impl Seen {
     /// Summarises a moment with these events. `row_areas_km2` comes from [`squall_data::LatLonGrid::row_areas_km2`].
     pub fn of(moment: &Moment<'_>, found: Vec<DetectedEvent>, row_areas_km2: &[f64]) -> Self {
         Self {
-            marked: moment.mask.map(EncodedMask::of),
+            marked: (moment.mask).map(|mask| EncodedMask::of(mask.codes.view())),
+            missing: (moment.fields.missing)
+                .map(|missing| EncodedMask::of(missing.mapv(u8::from).view())),
             ..Self::without_mask(moment, found, row_areas_km2)
         }
     }
@@ -85,6 +89,7 @@ impl Seen {
             fields_hours: moment.fields_hours,
             unread: moment.fields.unread,
             marked: None,
+            missing: None,
             rain_km3: moment.mask.and_then(|_| rain_km3(moment, row_areas_km2)),
             transport,
             found,
@@ -96,21 +101,19 @@ impl Seen {
     /// # Errors
     /// [`DataError::Invalid`] if a run exceeds the mask's shape.
     pub(super) fn mask(&self) -> Result<Option<ClassMask>> {
-        let Some(EncodedMask { shape, runs }) = &self.marked else {
+        let Some(codes) = self.marked.as_ref().map(EncodedMask::codes).transpose()? else {
             return Ok(None);
         };
-        let (rows, columns) = *shape;
-        let mut codes = Array2::zeros(*shape);
-        let cells = codes.as_slice_mut().unwrap_or_default();
-        for (code, run) in runs {
-            let (row, first, end) = (run.row as usize, run.first as usize, run.end as usize);
-            if row >= rows || first > end || end > columns {
-                let reason = format!("{run:?} leaves a mask of {rows} x {columns}");
-                return Err(DataError::Invalid(reason).into());
-            }
-            cells[row * columns + first..row * columns + end].fill(*code);
-        }
         Ok(Some(ClassMask::new(self.time, codes)?))
+    }
+
+    /// Decodes the cells in which the mask is missing, if there are any.
+    ///
+    /// # Errors
+    /// As [`Self::mask`].
+    pub(super) fn missing(&self) -> Result<Option<Array2<bool>>> {
+        let codes = self.missing.as_ref().map(EncodedMask::codes).transpose()?;
+        Ok(codes.map(|codes| codes.mapv(|code| code > 0)))
     }
 }
 
@@ -120,9 +123,9 @@ pub(super) fn is_river(detected: &DetectedEvent) -> bool {
 }
 
 impl EncodedMask {
-    fn of(mask: &ClassMask) -> Self {
+    fn of(codes: ArrayView2<'_, u8>) -> Self {
         let mut runs: Vec<(u8, Run)> = Vec::new();
-        for (j, row) in mask.codes.rows().into_iter().enumerate() {
+        for (j, row) in codes.rows().into_iter().enumerate() {
             let mut last = 0;
             for (i, &code) in row.iter().enumerate() {
                 match runs.last_mut() {
@@ -141,9 +144,24 @@ impl EncodedMask {
             }
         }
         Self {
-            shape: mask.codes.dim(),
+            shape: codes.dim(),
             runs,
         }
+    }
+
+    fn codes(&self) -> Result<Array2<u8>> {
+        let (rows, columns) = self.shape;
+        let mut codes = Array2::zeros(self.shape);
+        let cells = codes.as_slice_mut().unwrap_or_default();
+        for (code, run) in &self.runs {
+            let (row, first, end) = (run.row as usize, run.first as usize, run.end as usize);
+            if row >= rows || first > end || end > columns {
+                let reason = format!("{run:?} leaves a mask of {rows} x {columns}");
+                return Err(DataError::Invalid(reason).into());
+            }
+            cells[row * columns + first..row * columns + end].fill(*code);
+        }
+        Ok(codes)
     }
 }
 
@@ -233,13 +251,18 @@ mod tests {
             hours: 3.0,
             fields_hours: 3.0,
             found: Vec::new(),
-            marked: Some(EncodedMask::of(&mask)),
+            marked: Some(EncodedMask::of(mask.codes.view())),
+            missing: Some(EncodedMask::of(
+                mask.codes.mapv(|code| u8::from(code == 0)).view(),
+            )),
             transport: None,
             rain_km3: None,
             unread: false,
         };
         assert_eq!(seen.marked.as_ref().unwrap().runs.len(), 5);
         assert_eq!(seen.mask().unwrap().unwrap(), mask);
+        let missing = mask.codes.mapv(|code| code == 0);
+        assert_eq!(seen.missing().unwrap(), Some(missing));
         seen.marked.as_mut().unwrap().shape = (3, 4);
         assert!(seen.mask().is_err());
     }

@@ -2,8 +2,7 @@
 
 use super::flags::described;
 use super::scan::{MADE_BY, MaskFile, MaskKind, Scan};
-use super::{CERTAIN, event_variable};
-use crate::archive::decode::as_meant;
+use super::{CERTAIN, KnownMask, event_variable};
 use crate::archive::nc::{self, on_library_thread};
 use crate::archive::{BadFiles, Place, files_of};
 use crate::error::{DataError, Result};
@@ -11,10 +10,7 @@ use crate::{Calendar, Class, ClassMask, LatLonGrid, Time};
 use ndarray::Array2;
 use netcdf::Extent;
 use std::path::Path;
-use std::sync::Arc;
-
-/// Maximum distance of a packed code from its integer.
-const LARGEST_SLIP: f64 = 0.49;
+use std::sync::{Arc, OnceLock};
 
 /// Many mask files seen as one time axis.
 pub struct MaskArchive {
@@ -31,6 +27,8 @@ pub struct MaskArchive {
     mixed: Option<String>,
     made_by: Vec<(&'static str, String)>,
     is_by_rules: bool,
+    /// The result of [`Self::names_background`], once it is asked for.
+    names_background: OnceLock<bool>,
     open: nc::FileCache,
 }
 
@@ -101,6 +99,7 @@ impl MaskArchive {
                 .filter_map(|(name, text)| Some((name, text?)))
                 .collect(),
             is_by_rules: !has_unruled,
+            names_background: OnceLock::new(),
             open: nc::FileCache::new(1),
         })
     }
@@ -188,13 +187,30 @@ impl MaskArchive {
         time.find_in(&self.times)
     }
 
-    /// Reads the mask of one time.
+    /// Reads the mask of one time, with background where it is missing.
     ///
     /// # Errors
     /// [`DataError::Unreadable`] if the file is damaged or has been replaced since it was scanned;
     /// [`DataError::BadVariable`] if it contains codes other than 0, 1, 2 or its `flag_values`, or its mask was never
-    /// written.
+    /// written or is missing everywhere.
     pub fn read(&self, index: usize) -> Result<ClassMask> {
+        let known = self.read_known(index)?;
+        let known = known.ok_or_else(|| self.only_missing(index))?;
+        Ok(known.mask)
+    }
+
+    /// The error of a time at which the mask is missing everywhere.
+    pub fn only_missing(&self, index: usize) -> DataError {
+        let file = self.file(index);
+        let expected = format!("a mask of {}", self.times[index]);
+        DataError::bad_variable(&file.path, file.name, expected, "only missing values")
+    }
+
+    /// Like [`Self::read`], with the cells in which the mask is missing; `None` if it is missing everywhere.
+    ///
+    /// # Errors
+    /// As [`Self::read`], except for masks that are missing everywhere.
+    pub fn read_known(&self, index: usize) -> Result<Option<KnownMask>> {
         let file = self.file(index);
         let stored: Vec<f64> = self.stored(index, file.name, &[])?;
         if (file.unwritten).is_some_and(|fill| stored.iter().all(|value| *value == fill)) {
@@ -205,17 +221,14 @@ impl MaskArchive {
                 "one that was never written",
             ));
         }
-        // Missing values count as background: where a detector did not look it found nothing. (No object number is as
-        // large as netCDF's default fill value.)
-        let is_missing = |value: f64| file.missing.contains(&value) || value > 1e15;
-        let (scale, offset) = file.packing;
-        // Packing may shift an integer by this much.
-        let near = match file.packing {
-            (1.0, 0.0) => 0.0,
-            _ => scale.abs().min(LARGEST_SLIP),
-        };
+        let missing = self.missing_in(file, &stored);
+        let is_everywhere = |cells: &Vec<bool>| !cells.contains(&false);
+        if missing.as_ref().is_some_and(is_everywhere) {
+            return Ok(None);
+        }
+        let near = file.near();
         let code = |stored: &f64| {
-            let value = as_meant(*stored, file.wrap) * scale + offset;
+            let value = file.meant(*stored);
             match file.layout {
                 MaskKind::Labels => {
                     let is_same = |(code, _): &&(f64, Class)| (code - value).abs() <= near;
@@ -225,12 +238,40 @@ impl MaskArchive {
                         DataError::bad_variable(&file.path, file.name, expected, value)
                     })
                 }
-                MaskKind::Tag if value > near && !is_missing(*stored) => Ok(file.tagged.code()),
+                MaskKind::Tag if value > near && !file.is_missing(*stored) => {
+                    Ok(file.tagged.code())
+                }
                 MaskKind::Tag => Ok(0),
             }
         };
         let codes = stored.iter().map(code).collect::<Result<Vec<u8>>>()?;
-        ClassMask::new(self.times[index], self.in_order(file, codes)?)
+        let missing = missing.map(|cells| self.in_order(file, cells));
+        Ok(Some(KnownMask {
+            mask: ClassMask::new(self.times[index], self.in_order(file, codes)?)?,
+            missing: missing.transpose()?,
+        }))
+    }
+
+    /// The cells in which a mask with these stored values is missing; `None` if there are none. (Labels have no
+    /// missing values: any value without a class is refused.)
+    fn missing_in(&self, file: &MaskFile, stored: &[f64]) -> Option<Vec<bool>> {
+        if file.layout == MaskKind::Labels || !stored.iter().any(|value| file.is_missing(*value)) {
+            return None;
+        }
+        let is_told = file.has_background(stored) || self.names_background();
+        is_told.then(|| stored.iter().map(|value| file.is_missing(*value)).collect())
+    }
+
+    /// Whether any mask has a number for the background. In masks of objects and missing values alone, a missing value
+    /// means the background. Usually the first mask decides; at worst all are read once.
+    fn names_background(&self) -> bool {
+        *self.names_background.get_or_init(|| {
+            (0..self.times.len()).any(|index| {
+                let file = self.file(index);
+                let stored = self.stored(index, file.name, &[]);
+                stored.is_ok_and(|stored| file.has_background(&stored))
+            })
+        })
     }
 
     /// The probability of a class at one time, NaN where unknown; `None` if the file does not have it.

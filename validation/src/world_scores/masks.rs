@@ -4,7 +4,7 @@ use super::Taylor;
 use crate::bootstrap::{Bootstrap, Interval};
 use crate::confusion::{Confusion, Tally, ratio};
 use crate::error::{Result, ValidationError};
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 use serde::{Deserialize, Serialize};
 use squall_climate::statistics::Occurrence;
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
@@ -61,17 +61,27 @@ impl NearestCells {
     /// # Errors
     /// [`ValidationError::Mismatch`] if it is not on the first.
     pub fn bring(&self, mask: &ClassMask) -> Result<ClassMask> {
-        if mask.codes.dim() != self.from {
+        Ok(ClassMask::new(
+            mask.time,
+            self.bring_plane(mask.codes.view())?,
+        )?)
+    }
+
+    /// Values of cells, `(lat, lon)`, on the second grid.
+    ///
+    /// # Errors
+    /// [`ValidationError::Mismatch`] if they are not on the first.
+    pub fn bring_plane<T: Copy>(&self, plane: ArrayView2<'_, T>) -> Result<Array2<T>> {
+        if plane.dim() != self.from {
             return Err(ValidationError::Mismatch {
                 what: "shape of a mask",
                 expected: format!("{:?}", self.from),
-                found: format!("{:?}", mask.codes.dim()),
+                found: format!("{:?}", plane.dim()),
             });
         }
         let shape = (self.rows.len(), self.columns.len());
-        let codes =
-            Array2::from_shape_fn(shape, |(j, i)| mask.codes[[self.rows[j], self.columns[i]]]);
-        Ok(ClassMask::new(mask.time, codes)?)
+        let value = |(j, i): (usize, usize)| plane[[self.rows[j], self.columns[i]]];
+        Ok(Array2::from_shape_fn(shape, value))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::source::Source;
 use super::together::{self, Rounds};
-use super::{Events, EventsSummary, Fields, Objects};
+use super::{Events, EventsSummary, Fields, Objects, summary};
 use crate::code;
 use crate::interrupt;
 use crate::plan::counted;
@@ -137,6 +137,10 @@ impl<'a> Following<'a> {
         }
         let stream = self.stream.of_classes(&objects.classes());
         let finished = self.folder.conclude(stream)?;
+        let missing = finished.statistics.occurrence().missing_share();
+        if let Some(sentence) = summary::with_missing(missing) {
+            tracing::warn!("{sentence}");
+        }
         let transport = ranked_by.map(|by| format!("{}: {}", by.name(), by.describe()));
         let statistics = (finished.statistics.of_wind(wind))
             .of_transport(transport)

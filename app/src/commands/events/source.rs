@@ -12,8 +12,8 @@ use squall_climate::events::{
 use squall_climate::map::LandMask;
 use squall_climate::stream::{Moment, hours_of};
 use squall_data::boxes::BoxFrame;
-use squall_data::mask_file::MaskArchive;
-use squall_data::{Class, ClassMask, DataError, LatLonGrid, Time, TrackedBox};
+use squall_data::mask_file::{KnownMask, MaskArchive};
+use squall_data::{Class, DataError, LatLonGrid, Time, TrackedBox};
 use std::ops::Range;
 
 /// Where events come from.
@@ -51,15 +51,15 @@ pub struct Read {
 
 /// The content of a time before its events are found.
 enum Shown {
-    Mask(ClassMask),
+    Mask(KnownMask),
     Boxes(Vec<TrackedBox>),
 }
 
 impl Read {
     /// The mask of the time, if it has one.
-    fn mask(&self) -> Option<&ClassMask> {
+    fn mask(&self) -> Option<&KnownMask> {
         match &self.shown {
-            Shown::Mask(mask) => Some(mask),
+            Shown::Mask(known) => Some(known),
             Shown::Boxes(_) => None,
         }
     }
@@ -68,7 +68,7 @@ impl Read {
     pub fn moment<'r>(&'r self, times: &[Time], known: &'r EventFields<'r>) -> Moment<'r> {
         Moment {
             time: self.time,
-            mask: self.mask(),
+            mask: self.mask().map(|known| &known.mask),
             hours: hours_of(times, self.index),
             fields_hours: self.fields_hours,
             fields: known,
@@ -85,6 +85,7 @@ impl Read {
                 .and_then(|known| Some(known.transport.as_ref()?.view())),
             probabilities: probabilities.map(|(c, p)| (*c, p.view())).collect(),
             land: Some(land),
+            missing: (self.mask()).and_then(|known| Some(known.missing.as_ref()?.view())),
         }
     }
 
@@ -97,7 +98,7 @@ impl Read {
     ) -> anyhow::Result<(Vec<DetectedEvent>, usize)> {
         let known = self.known(land);
         Ok(match &self.shown {
-            Shown::Mask(mask) => extract_counting(mask, grid, &known, options)?,
+            Shown::Mask(shown) => extract_counting(&shown.mask, grid, &known, options)?,
             Shown::Boxes(boxes) => (from_boxes(self.time, boxes, grid, &known)?, 0),
         })
     }
@@ -151,11 +152,11 @@ impl<'a> Source<'a> {
             Objects::Masks(masks) => {
                 let read = mask_at(masks, index);
                 let read = self.unread_masks.or_none(masks.times()[index], read)?;
-                let Some((mask, known)) = read else {
+                let Some((known, of_classes)) = read else {
                     return Ok(None);
                 };
-                probabilities = known;
-                (mask.time, Shown::Mask(mask))
+                probabilities = of_classes;
+                (known.mask.time, Shown::Mask(known))
             }
             Objects::Boxes {
                 series,
@@ -191,9 +192,10 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The mask of a time and the probabilities that its file keeps.
-fn mask_at(masks: &MaskArchive, index: usize) -> Result<(ClassMask, Probabilities), DataError> {
-    let mask = masks.read(index)?;
+/// The mask of a time and the probabilities that its file keeps. A mask that is missing everywhere is none.
+fn mask_at(masks: &MaskArchive, index: usize) -> Result<(KnownMask, Probabilities), DataError> {
+    let known = masks.read_known(index)?;
+    let mask = known.ok_or_else(|| masks.only_missing(index))?;
     let mut probabilities = Vec::new();
     for class in Class::EVENTS {
         let known = masks.probability(index, class)?;

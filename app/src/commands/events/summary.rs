@@ -119,3 +119,14 @@ impl EventsSummary {
         }
     }
 }
+
+/// A message if this share of the cells of all masks is missing.
+pub(super) fn with_missing(share: f64) -> Option<String> {
+    (share > 0.0).then(|| {
+        format!(
+            "{:.3} % of the cells of all masks are missing: they do not count in the frequency of classes, and whether \
+             there were events is unknown",
+            100.0 * share
+        )
+    })
+}

@@ -254,7 +254,11 @@ fn add_frame(
     movies: Option<&mut Movies>,
 ) -> anyhow::Result<()> {
     let read = |one: &Masks| match one.archive.find(time) {
-        Some(index) => Ok::<_, DataError>(Some((one.kind, one.archive.read(index)?))),
+        Some(index) => {
+            // One that is missing everywhere is none.
+            let known = one.archive.read_known(index)?;
+            Ok::<_, DataError>(known.map(|known| (one.kind, known.mask)))
+        }
         None => Ok(None),
     };
     let codes: Vec<_> = (inputs.masks.iter())

@@ -73,6 +73,8 @@ pub struct EventFields<'a> {
     pub land: Option<&'a LandMask>,
     /// Magnitude of the vapour transport, kg m-1 s-1, `(lat, lon)`, if known without a proxy.
     pub transport: Option<ArrayView2<'a, f32>>,
+    /// The cells in which the mask is missing; they do not count in frequency maps.
+    pub missing: Option<ArrayView2<'a, bool>>,
     /// Whether this time has fields that could not be read and are therefore absent here.
     pub unread: bool,
 }
@@ -151,7 +153,13 @@ impl<'a> EventFields<'a> {
         let fields = self.snapshot.map(|s| (s.fields.dim().1, s.fields.dim().2));
         let land = self.land.map(LandMask::dim);
         let transport = self.transport.map(|plane| plane.dim());
-        for found in planes.chain(fields).chain(land).chain(transport) {
+        let missing = self.missing.map(|plane| plane.dim());
+        for found in planes
+            .chain(fields)
+            .chain(land)
+            .chain(transport)
+            .chain(missing)
+        {
             if found != (rows, columns) {
                 return Err(ClimateError::shapes(
                     "fields and mask",

@@ -16,6 +16,7 @@ use crate::statistics::{
     Basin, Category, CoarseOccurrence, Histogram, Occurrence, Span, ace_of_point,
 };
 use crate::track::Track;
+use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
 use squall_data::{Class, ClassMask, LatLonGrid, Time};
 
@@ -227,6 +228,14 @@ impl Statistics {
             self.histograms[class].area_km2.add(event.area_km2);
         }
         Ok(())
+    }
+
+    /// Records the cells in which the last mask was missing; they do not count in the frequency maps.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Mismatch`] if they have another shape.
+    pub fn leave_out(&mut self, missing: ArrayView2<'_, bool>) -> Result<()> {
+        self.occurrence.leave_out(missing)
     }
 
     /// Adds the liquid water that fell on the whole grid at one time, km³, the denominator of the share of events.

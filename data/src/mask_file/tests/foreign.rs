@@ -95,9 +95,59 @@ fn where_a_tag_is_missing_there_is_no_event() {
         file.close().unwrap();
     });
     let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
-    let codes = archive.read(2).unwrap().codes;
-    for ((j, i), code) in codes.indexed_iter() {
+    let known = archive.read_known(2).unwrap().unwrap();
+    let missing = known.missing.unwrap();
+    for ((j, i), code) in known.mask.codes.indexed_iter() {
         assert_eq!(*code > 0, (j + i) % 6 == 0, "row {j}, column {i}");
+        let is_missing = (1..5).contains(&((j + i) % 6));
+        assert_eq!(missing[[j, i]], is_missing, "row {j}, column {i}");
+    }
+}
+
+/// A time without any value had been one without objects. But in masks that never name the background, a missing value
+/// means it.
+#[test]
+fn a_mask_that_is_missing_everywhere_is_no_mask() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tags.nc");
+    // Objects, or nothing at all; then a number of background beside one of the objects, too.
+    for (background, is_told) in [(f32::NAN, false), (0.0, true)] {
+        write_square(&path, 2, &["time", "lat", "lon"]);
+        crate::archive::nc::on_library_thread(|| {
+            let mut file = netcdf::append(&path).unwrap();
+            let dimensions = ["time", "lat", "lon"];
+            let mut tags = (file.add_variable::<f32>("ar_binary_tag", &dimensions)).unwrap();
+            let values: Vec<f32> = (0..128)
+                .map(|cell| match cell {
+                    0..64 => f32::NAN,
+                    64..72 => 1.0,
+                    72..80 => background,
+                    _ => f32::NAN,
+                })
+                .collect();
+            tags.put_values(&values, ..).unwrap();
+            file.close().unwrap();
+        });
+        let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
+        let [empty, other] = [0, 1].map(|index| archive.read_known(index).unwrap());
+        let other = other.unwrap();
+        assert_eq!(other.mask.pixel_counts(), [56, 0, 8]);
+        let missing = other
+            .missing
+            .map(|cells| cells.iter().filter(|is| **is).count());
+        assert_eq!(missing, is_told.then_some(48));
+        assert_eq!(empty.is_none(), is_told);
+        match archive.read(0) {
+            Ok(mask) => assert_eq!((mask.pixel_counts(), is_told), ([64, 0, 0], false)),
+            Err(error) => {
+                let error = error.to_string();
+                let words = ["2000-07-01T00:00:00", "only missing values"];
+                assert!(
+                    is_told && words.iter().all(|w| error.contains(w)),
+                    "{error}"
+                );
+            }
+        }
     }
 }
 
@@ -283,7 +333,7 @@ fn masks_that_were_never_written_are_refused() {
         let words = ["ar_binary_tag", "2000-07-01T06:00:00", "never written"];
         assert!(words.iter().all(|w| error.contains(w)), "{kind}: {error}");
         drop(archive);
-        // A file that names it says that nothing is known there.
+        // A file that names it says that nothing is known there: that is no mask, either.
         crate::archive::nc::on_library_thread(|| {
             let mut file = netcdf::append(&path).unwrap();
             let mut tags = file.variable_mut("ar_binary_tag").unwrap();
@@ -292,8 +342,7 @@ fn masks_that_were_never_written_are_refused() {
             file.close().unwrap();
         });
         let archive = MaskArchive::open(path.to_str().unwrap()).unwrap();
-        let counts = archive.read(1).unwrap().pixel_counts();
-        assert_eq!(counts, [64, 0, 0], "{kind}");
+        assert!(archive.read_known(1).unwrap().is_none(), "{kind}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! Masks against masks: by pixel, by event and by track.
 
 mod areas;
+mod pair;
 
 use super::Score;
 use super::left_out::LeftOut;
@@ -9,6 +10,7 @@ use crate::input::{compare_origins, same_dates, warn_of_training_times};
 use crate::interrupt;
 use crate::plan::counted;
 use crate::progress::Progress;
+use pair::Pair;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
 use squall_climate::{Event, table};
@@ -18,8 +20,8 @@ use squall_validation::bootstrap::Bootstrap;
 use squall_validation::track_scores::Unfollowed;
 use squall_validation::world_scores::{ClassAgreement, NearestCells};
 use squall_validation::{
-    Confusion, EventScores, MaskAgreement, MatchingRules, Record, SegmentationScore,
-    SegmentationScorer, TrackRules, TrackScores, score_events, score_listed_tracks,
+    EventScores, MaskAgreement, MatchingRules, Record, SegmentationScore, SegmentationScorer,
+    TrackRules, TrackScores, score_events, score_listed_tracks,
 };
 use std::collections::HashSet;
 use std::fmt;
@@ -95,24 +97,29 @@ impl Sides {
             times: HashSet::new(),
         };
         let options = self.options();
+        let (mut missing, mut unknown_times) = (0, 0);
         let mut progress = Progress::new("score", self.shared.len());
         for (done, &(p, t)) in self.shared.iter().enumerate() {
             interrupt::check_whole()?;
-            let (mut prediction, mut label) = (self.predicted.read(p)?, self.truth.read(t)?);
-            if let Some(cells) = &self.cells {
-                prediction = cells.bring(&prediction)?;
-            }
+            let known = [self.predicted.read_known(p)?, self.truth.read_known(t)?];
+            let Some(mut pair) = Pair::of(known, self.cells.as_ref())? else {
+                unknown_times += 1;
+                continue;
+            };
             for left_out in &self.left_out {
                 // Background is all that the other side can hold there.
-                prediction.remove(left_out.class);
-                label.remove(left_out.class);
+                pair.prediction.remove(left_out.class);
+                pair.label.remove(left_out.class);
             }
-            prediction.time = label.time;
-            let confusion = Confusion::of_masks(&label, &prediction, grid)?;
+            missing += pair.missing_cells();
+            let confusion = pair.confusion(grid)?;
+            let Pair {
+                prediction, label, ..
+            } = &pair;
             compared.scorer.add(&confusion);
-            compared.agreement.add(&label, &prediction, &confusion)?;
+            compared.agreement.add(label, prediction, &confusion)?;
             compared.times.insert(label.time);
-            for (side, mask) in [&prediction, &label].into_iter().enumerate() {
+            for (side, mask) in [prediction, label].into_iter().enumerate() {
                 if is_made[side] {
                     let objects = extract(mask, grid, &EventFields::default(), &options)?;
                     compared.events[side].extend(objects.into_iter().map(|object| object.event));
@@ -121,7 +128,24 @@ impl Sides {
             progress.set(done + 1, String::new());
         }
         progress.finish();
+        self.say_missing(missing, unknown_times);
         Ok(compared)
+    }
+
+    /// Says what is not scored because a side has only missing values there.
+    fn say_missing(&self, cells: usize, times: usize) {
+        if times > 0 {
+            tracing::warn!(
+                "left out: {} at which a side has only missing values",
+                counted(times, "time")
+            );
+        }
+        let (rows, columns) = self.truth.grid().shape();
+        let all = (self.shared.len() - times) * rows * columns;
+        if cells > 0 {
+            let percent = 100.0 * cells as f64 / all as f64;
+            tracing::warn!("left out: {percent:.3} % of the cells, missing on one side");
+        }
     }
 
     /// The selection of areas that are events: of any size if the rules of both sides selected their cyclones, as for

@@ -144,6 +144,12 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     run(&[&report[..], &[path(&page), "-q"]].concat());
     let html = fs::read_to_string(&page).expect("a page");
     assert!(html.contains("xtratropical cyclone"), "they are on it");
+    let unsought = "It did not look for tropical cyclones and atmospheric rivers.";
+    assert!(html.contains(unsought));
+    assert!(html.contains("extratropical cyclone tracks, lows"));
+    for wrong in ["0 tropical cyclone", "0 atmospheric river"] {
+        assert!(!html.contains(wrong), "{wrong}");
+    }
     // Tracks of other tools, of whose class the name of the file tells.
     let truth = at("extratropical_cyclone.csv");
     let of_objects: Vec<String> = (objects.iter())

@@ -93,6 +93,9 @@ fn sentences(page: &Page<'_>, source: &Source) -> String {
         }
         parts.push(text);
     }
+    if parts.is_empty() {
+        parts.push("nothing".into());
+    }
     let mut out = format!(
         "<strong><i class=\"key {}\"></i>{}</strong> found {}.",
         source.kind.css(),
@@ -192,12 +195,22 @@ fn tile(value: &str, what: &str, class: &str) -> String {
     )
 }
 
+/// The classes whose objects are counted at the top: those of masks that the source looks for, else what it found.
+fn headline_classes(page: &Page<'_>, source: &Source) -> Vec<Class> {
+    let looked = |class: &Class| page.input.looked_for(source.kind, *class);
+    let of_masks: Vec<Class> = Class::EVENTS.into_iter().filter(looked).collect();
+    if !of_masks.is_empty() {
+        return of_masks;
+    }
+    let is_found = |class: &Class| looked(class) && !objects(source, *class).is_empty();
+    Class::TRACKED.into_iter().filter(is_found).collect()
+}
+
 /// The tiles at the top: objects of the first source, its strongest wind, and the IoU of the first two sources.
 fn tiles(page: &Page<'_>) -> String {
     let mut tiles = String::new();
     if let Some(source) = page.input.sources.first() {
-        let looked = |class: &Class| page.input.looked_for(source.kind, *class);
-        for class in Class::EVENTS.into_iter().filter(looked) {
+        for class in headline_classes(page, source) {
             let unit = if is_tracked(source, class) {
                 "tracks"
             } else {

@@ -146,6 +146,10 @@ fn season(page: &Page<'_>) -> Option<Section> {
     let (days, years) = (period.days_per_month, period.years());
     let calendar = period.last.calendar();
     let sources = &page.input.sources;
+    // Of lows alone there is no figure.
+    if (Class::EVENTS.into_iter()).all(|class| page.input.sources_of(class).is_empty()) {
+        return None;
+    }
     let mut html = figures::source_legend(sources);
     html.push_str("<div class=\"grid\">\n");
     for class in Class::EVENTS {

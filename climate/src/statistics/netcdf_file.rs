@@ -41,7 +41,8 @@ impl Statistics {
     /// - `marked_cells(month, class, coarse_lat, coarse_lon)`, for changes of frequency: grid cells of the class in
     ///   cells of 5 degrees, summed over all times of the month, of `grid_cells(coarse_lat, coarse_lon)`
     ///
-    /// Classes and basins are named in `flag_meanings`. Attributes:
+    /// Frequencies and numbers by month are NaN for classes that were not looked for. Classes and basins are named in
+    /// `flag_meanings`. Attributes:
     ///
     /// - `classes_looked_for`: the classes of which a count of 0 means that there were none
     /// - `wind_of_cyclones`: the wind of categories and cyclone energy
@@ -142,8 +143,11 @@ impl Statistics {
         frequency.put_attribute("units", "1")?;
         frequency.set_fill_value(f64::NAN)?;
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            let plane = self.occurrence().frequency(class);
-            let values: Vec<f64> = plane.iter().copied().collect();
+            let values: Vec<f64> = if self.classes().contains(&class) {
+                self.occurrence().frequency(class).into_iter().collect()
+            } else {
+                vec![f64::NAN; rows * columns]
+            };
             frequency.put_values(&values, (index, .., ..))?;
         }
         Ok(())
@@ -157,15 +161,36 @@ impl Statistics {
             if !["year", "month_of_year"].contains(&table.name) {
                 variable.put_attribute("coordinates", month_axis::COORDINATES)?;
             }
-            if [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
+            if table.dimensions == BY_CLASS || [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
                 variable.set_fill_value(f64::NAN)?;
             }
-            let values: Vec<f64> = self.months().iter().flat_map(table.values).collect();
+            let months = self.months().iter();
+            let values: Vec<f64> = months
+                .flat_map(|month| self.unless_unsearched(&table, (table.values)(month)))
+                .collect();
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }
         }
         Ok(())
+    }
+
+    /// The numbers of one month, NaN for classes that were not looked for: 0 would say that there were none.
+    fn unless_unsearched(&self, table: &MonthTable, mut values: Vec<f64>) -> Vec<f64> {
+        let basins = Basin::ALL.len();
+        let classes: &[Class] = if table.dimensions == BY_CLASS {
+            &Class::EVENTS
+        } else if table.unit == ENERGY_UNIT {
+            &[Class::TropicalCyclone]
+        } else {
+            &[]
+        };
+        for (class, of_class) in classes.iter().zip(values.chunks_mut(basins)) {
+            if !self.classes().contains(class) {
+                of_class.fill(f64::NAN);
+            }
+        }
+        values
     }
 
     fn put_coarse(&self, file: &mut FileMut) -> netcdf::Result<()> {

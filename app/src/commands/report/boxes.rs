@@ -6,10 +6,11 @@ use super::scores::box_lines;
 use crate::box_files;
 use crate::commands::score::{about_times, judge, share_times};
 use crate::failure::Advice;
+use crate::made_by;
 use squall_climate::report::{BoxSource, Score, Source, SourceKind};
 use squall_climate::{table, track};
 use squall_data::boxes::{self, BoxFrames};
-use squall_data::{Calendar, LatLonGrid};
+use squall_data::{Calendar, Class, LatLonGrid};
 use std::path::{Path, PathBuf};
 
 /// The boxes of one argument.
@@ -21,6 +22,8 @@ pub(super) struct Boxes {
     pub(super) shown: BoxSource,
     /// Events and tracks that `squall events` made from them, if the argument names that folder.
     pub(super) events: Option<Source>,
+    /// Classes of events that nobody looked for, as far as the file beside them says.
+    pub(super) not_looked_for: Vec<Class>,
     /// Whether they have confidences, as a network's boxes do.
     of_network: bool,
 }
@@ -57,6 +60,7 @@ impl Boxes {
             shown = shown.followed_by(kind);
         }
         Ok(Self {
+            not_looked_for: not_looked_for(&file),
             file,
             all,
             shown,
@@ -73,6 +77,17 @@ impl Boxes {
             self.shown.followed_by = Some(kind);
         }
     }
+}
+
+/// The classes of events that the rules of boxes do not look for, as `label --method lows` says beside its boxes.
+fn not_looked_for(file: &Path) -> Vec<Class> {
+    let is_table = file.file_name().is_some_and(|name| name == "boxes.csv");
+    let folder = file.parent().filter(|_| is_table);
+    let told = (folder.and_then(made_by::beside_boxes))
+        .map(|said| made_by::classes_of_boxes(&said))
+        .unwrap_or_default();
+    let is_untold = |class: &Class| !told.is_empty() && !told.contains(class);
+    Class::EVENTS.into_iter().filter(is_untold).collect()
 }
 
 /// The tables that `squall events` wrote into a folder.

@@ -184,6 +184,12 @@ impl Report {
             let caution = made_by::caution_of_percentiles(&inputs.grid);
             page.warnings.extend(caution.map(|caution| caution + "."));
         }
+        // Boxes without tables may have the kind of another source.
+        for one in inputs.boxes.iter().filter(|one| one.events.is_some()) {
+            let untold = one.not_looked_for.iter();
+            page.not_looked_for
+                .extend(untold.map(|class| (one.shown.kind, *class)));
+        }
         page.sources
             .extend(inputs.boxes.iter().filter_map(|one| one.events.clone()));
         let (of_masks, notes) = scores::scores(masks)?;

@@ -307,6 +307,37 @@ fn each_count_has_its_column_and_variable() {
     }
 }
 
+/// Tables are blank there, but these had 0.
+#[test]
+fn of_a_class_that_nobody_looked_for_no_variable_has_a_number() {
+    let mut run = statistics();
+    let codes = ndarray::Array2::zeros((8, 12));
+    let mask = ClassMask::new(at(8, 2, 0), codes).unwrap();
+    run.add_time(mask.time, Some(&mask), 6.0, []).unwrap();
+    run.add_precipitation(mask.time, 24.0);
+    let run = run.of_classes(&[Class::AtmosphericRiver]);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("statistics.nc");
+    let grid = LatLonGrid::global(8, 12).unwrap();
+    run.write_netcdf(&path, &grid, Calendar::NoLeap).unwrap();
+    let file = netcdf::open(&path).unwrap();
+    let values = |name: &str| -> Vec<f64> { file.variable(name).unwrap().get_values(..).unwrap() };
+    for name in [
+        "frequency",
+        "tracks",
+        "objects",
+        "landfalls",
+        "precipitation",
+    ] {
+        let found = values(name);
+        let (cyclones, rivers) = found.split_at(found.len() / 2);
+        assert!(cyclones.iter().all(|value| value.is_nan()), "{name}");
+        assert!(rivers.iter().all(|value| *value == 0.0), "{name}");
+    }
+    assert!(values("ace").iter().all(|value| value.is_nan()));
+    assert_eq!(values("all_precipitation"), [24.0]);
+}
+
 /// Months of a calendar that has 29 February, one of them missing, over the turn of a year.
 #[test]
 fn months_are_a_time_coordinate() {

@@ -23,7 +23,7 @@ pub(crate) use basin::is_southern;
 pub use category::Category;
 pub use coarse::CoarseOccurrence;
 pub(crate) use counts::days_apart;
-pub use counts::{ClassHistograms, MonthCounts, PastMonth, Statistics};
+pub use counts::{ClassHistograms, MonthCounts, MonthOfYear, PastMonth, Statistics};
 pub use histogram::Histogram;
 pub(crate) use netcdf_file::{COVERAGE, LATITUDE, LONGITUDE, RULES, STEP, TRANSPORT, WIND};
 pub use occurrence::Occurrence;

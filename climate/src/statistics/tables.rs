@@ -13,7 +13,8 @@ impl Statistics {
     ///   precipitation_km3 (inside the class's events) and precipitation_share (of all that fell on the grid); the last
     ///   two are blank without precipitation
     /// - `yearly.csv`: the same by year
-    /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun
+    /// - `seasonal_cycle.csv`: class, basin, month, mean number of tracks begun (blank without a whole month), number of
+    ///   whole months, share of the days with times
     /// - `histograms.csv`: class, quantity, unit, from, to, count; the open bins have a blank edge; counts are blank if
     ///   there are tracks but no known value
     /// - `categories.csv`: basin, category, cyclone tracks; blank if tracks began there but no wind is known
@@ -33,7 +34,7 @@ impl Statistics {
         write("monthly.csv", &monthly, self.monthly_rows())?;
         let yearly = format!("year,class,basin,{counts}");
         write("yearly.csv", &yearly, self.yearly_rows())?;
-        let seasonal = "class,basin,month,mean_tracks";
+        let seasonal = "class,basin,month,mean_tracks,months,coverage";
         write("seasonal_cycle.csv", seasonal, self.seasonal_rows())?;
         let histograms = "class,quantity,unit,from,to,count";
         write("histograms.csv", histograms, self.histogram_rows())?;
@@ -81,8 +82,10 @@ impl Statistics {
 
     fn seasonal_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
+        let data = self.months_of_year();
         for (_, class, basin) in combinations() {
-            for (month, mean) in (1..).zip(self.seasonal_cycle(class, basin)) {
+            let means = self.seasonal_cycle(class, basin);
+            for (month, (mean, of_month)) in (1..).zip(means.into_iter().zip(&data)) {
                 let mean = if mean.is_nan() {
                     String::new()
                 } else {
@@ -94,6 +97,8 @@ impl Statistics {
                     basin.code().into(),
                     format!("{month}"),
                     mean,
+                    of_month.whole.to_string(),
+                    (of_month.coverage).map_or_else(String::new, |share| format!("{share:.3}")),
                 ]);
             }
         }

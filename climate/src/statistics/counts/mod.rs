@@ -1,12 +1,14 @@
 //! Counts by month, class and basin; histograms.
 
 mod month;
+mod season;
 #[cfg(test)]
 mod tests;
 
 pub use month::MonthCounts;
 pub(crate) use month::days_apart;
 use month::{BASINS, class_index};
+pub use season::MonthOfYear;
 
 use crate::error::Result;
 use crate::events::Event;
@@ -339,34 +341,6 @@ impl Statistics {
         years
     }
 
-    /// Mean number of tracks that begin in each calendar month, January first; NaN for months never analysed.
-    /// Incomplete months, with times on less than 95 % of their days, are ignored if a complete month of the same name
-    /// exists.
-    pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
-        let mut sums = [(0u64, 0u64); 12];
-        let Some(class) = class_index(class) else {
-            return [f64::NAN; 12];
-        };
-        let calendar = self.span.ends().map(|(first, _)| first.calendar());
-        let is_whole = |month: &MonthCounts| {
-            let days = calendar.map(|calendar| calendar.days_in_month(month.year, month.month));
-            days.is_some_and(|days| month.covers(days))
-        };
-        let mut has_whole = [false; 12];
-        for month in &self.months {
-            has_whole[month_index(month)] |= is_whole(month);
-        }
-        for month in &self.months {
-            if has_whole[month_index(month)] && !is_whole(month) {
-                continue;
-            }
-            let sum = &mut sums[month_index(month)];
-            sum.0 += month.tracks[class][basin as usize];
-            sum.1 += 1;
-        }
-        sums.map(|(tracks, months)| tracks as f64 / months as f64)
-    }
-
     /// Histograms of a class; `None` for classes without histograms.
     pub fn histograms(&self, class: Class) -> Option<&ClassHistograms> {
         class_index(class).map(|index| &self.histograms[index])
@@ -393,9 +367,4 @@ impl Statistics {
         });
         &mut self.months[index]
     }
-}
-
-/// Index of a month in its year, January first.
-fn month_index(month: &MonthCounts) -> usize {
-    (month.month - 1).clamp(0, 11) as usize
 }

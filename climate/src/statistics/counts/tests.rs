@@ -52,11 +52,20 @@ fn a_part_of_a_month_is_no_month_of_the_seasonal_cycle() {
     let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
     assert_eq!((cycle[6], cycle[7]), (2.0, 1.0));
     assert!(cycle[0].is_nan());
-    // Incomplete months count if there is no complete one.
+    let data = run.months_of_year();
+    assert_eq!(data[6].coverage, Some(41.0 / 62.0));
+    assert_eq!([0, 6, 7].map(|month| data[month].whole), [0, 1, 1]);
+    assert_eq!(data[0].coverage, None);
+    // Nor are the storms of one day those of a July.
     let mut part = statistics();
     part.add_time(start, None, 24.0, []).unwrap();
     part.add_track(&cyclone(start, Origin::Genesis));
     let cycle = part.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
+    assert!(cycle[6].is_nan());
+    // Tracks alone say nothing of the times.
+    let mut tracks = statistics();
+    tracks.add_track(&cyclone(start, Origin::Genesis));
+    let cycle = tracks.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
     assert_eq!(cycle[6], 1.0);
 }
 
@@ -186,14 +195,21 @@ fn months_of_every_sampling_are_months_of_the_seasonal_cycle() {
     assert_eq!(july(&run), 3.0);
 }
 
+/// Their mean had been told as that of a July: of masks on a few days of each June, 20 tracks a month.
 #[test]
-fn episodes_are_all_in_the_seasonal_cycle() {
-    // No July is complete, so all count equally.
+fn episodes_are_no_months_of_the_seasonal_cycle() {
     let mut run = statistics();
     add_days(&mut run, 0..5, 3, &[1, 2, 3]);
     add_days(&mut run, 370..372, 3, &[370]);
-    let cycle = run.seasonal_cycle(Class::TropicalCyclone, Basin::WestPacific);
-    assert_eq!(cycle[6], 2.0);
+    let folder = tempfile::tempdir().unwrap();
+    run.write_csv(folder.path()).unwrap();
+    let table = std::fs::read_to_string(folder.path().join("seasonal_cycle.csv")).unwrap();
+    let rows: Vec<&str> = (table.lines())
+        .filter(|row| row.starts_with("tropical_cyclone,WP,"))
+        .collect();
+    // Seven of 62 days.
+    assert_eq!(rows[6], "tropical_cyclone,WP,7,,0,0.113");
+    assert_eq!(rows[7], "tropical_cyclone,WP,8,,0,");
 }
 
 /// A cyclone with a landfall in the Bay of Bengal.

@@ -391,6 +391,21 @@ fn without_channels(at_some: &[Variable], times: usize) -> anyhow::Error {
     )
 }
 
+/// Says that masks of these fields have their axes in our order, if that of the fields is another one: tools that go by
+/// the index of cells, or by equal longitudes, would put them elsewhere.
+pub fn say_axes(archive: &Archive) {
+    let theirs = match archive.axes_differ() {
+        [true, true] => "from north to south and with other longitudes",
+        [true, false] => "from north to south",
+        [false, true] => "with other longitudes",
+        [false, false] => return,
+    };
+    tracing::info!(
+        "masks are from south to north and on longitudes from 0 to 360, the fields {theirs}: put them together by their \
+         coordinates (docs/events.md, \"Masks are CF netCDF\")"
+    );
+}
+
 /// A file's absolute path, and the facts (such as length and modification time) that distinguish it from an earlier
 /// file of that name.
 pub fn file_facts(path: &Path) -> (String, FileFacts) {

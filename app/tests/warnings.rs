@@ -124,6 +124,33 @@ fn channels_of_other_sources_than_in_training_are_told() {
     assert!(staged.contains("\"sources\""));
 }
 
+/// By index, masks had been put upside down on fields from north to south, and nothing said so.
+#[test]
+fn masks_whose_axes_are_not_those_of_the_fields_are_told() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 1, 3);
+    let says = |out: &str| {
+        let out = folder.path().join(out);
+        let call = ["label", path(&fields), "--out", path(&out)];
+        let output = squall().args(call).output().expect("starts");
+        let said = text(&output);
+        assert!(output.status.success(), "{said}");
+        said.contains("the fields from north to south: put them together by their coordinates")
+    };
+    assert!(!says("before"));
+    for file in std::fs::read_dir(&fields).expect("readable") {
+        let file = file.expect("an entry").path();
+        if file.extension().is_some_and(|e| e == "nc") {
+            let mut file = netcdf::append(&file).expect("opened");
+            let mut lat = file.variable_mut("lat").expect("an axis");
+            let mut values = lat.get_values::<f64, _>(..).expect("read");
+            values.reverse();
+            lat.put_values(&values, ..).expect("written");
+        }
+    }
+    assert!(says("after"));
+}
+
 /// Vapour transport over levels ends at the ground, or below it where PS cannot be read.
 #[test]
 fn surface_pressure_is_of_use_where_transport_is_summed() {

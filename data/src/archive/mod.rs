@@ -132,6 +132,17 @@ impl Archive {
         &self.grid
     }
 
+    /// Whether latitude descends in some file, and whether longitudes of some file are others than those of
+    /// [`Self::grid`] or in another order.
+    pub fn axes_differ(&self) -> [bool; 2] {
+        let mut differ = [false; 2];
+        for layout in &self.layouts {
+            let [lat, lon] = layout.order.differs();
+            differ = [differ[0] || lat, differ[1] || lon];
+        }
+        differ
+    }
+
     /// The calendar of the time axis.
     pub fn calendar(&self) -> Calendar {
         self.calendar

@@ -16,9 +16,23 @@ pub struct AxisOrder {
     pub flip_lon: bool,
     /// The file repeats its first meridian at the end; the last column is dropped.
     pub drop_last_column: bool,
+    /// Some longitude of the file is below 0 or not below 360, but for rounding.
+    pub moved_lon: bool,
 }
 
 impl AxisOrder {
+    /// Whether the file's latitude descends, and whether its longitudes are others than those of the grid or in another
+    /// order.
+    pub fn differs(&self) -> [bool; 2] {
+        let of_lon = [
+            self.first_column > 0,
+            self.flip_lon,
+            self.drop_last_column,
+            self.moved_lon,
+        ];
+        [self.flip_lat, of_lon.contains(&true)]
+    }
+
     /// Copies a plane in file order to grid order.
     pub fn copy_plane<T: Copy>(&self, file: ArrayView2<'_, T>, mut grid: ArrayViewMut2<'_, T>) {
         let (rows, columns) = grid.dim();
@@ -89,6 +103,7 @@ pub(super) fn normalise_longitude(
     let periodic = (mean * lon.len() as f64 - 360.0).abs() < 0.5 * mean;
     // Rounding must neither turn 0 into the last column nor merge two columns.
     let near = F32_STEP_AT_360.min(0.1 * mean);
+    order.moved_lon = lon.iter().any(|v| !(-near..360.0).contains(v));
     lon.iter_mut().for_each(|v| {
         let wrapped = eastern_longitude(*v);
         *v = if wrapped >= 360.0 - near {
@@ -150,6 +165,15 @@ mod tests {
             (grid.lat_deg()[0], grid.lon_deg()[0], grid.is_periodic()),
             (-90.0, 0.0, true)
         );
+        assert_eq!(order.differs(), [true, true]);
+        let own = grid.lon_deg().to_vec();
+        let (_, order_of_gfs) = LatLonGrid::from_axes(lat.clone(), own).unwrap();
+        assert_eq!(order_of_gfs.differs(), [true, false]);
+        // The Atlantic, of which no column is moved to another place.
+        let atlantic: Vec<f64> = (0..20).map(|i| -60.0 + 2.5 * f64::from(i)).collect();
+        let north = vec![0.0, 2.5, 5.0];
+        let (_, order_of_region) = LatLonGrid::from_axes(north, atlantic).unwrap();
+        assert_eq!(order_of_region.differs(), [false, true]);
         let file = Array2::from_shape_fn((73, 144), |(j, i)| {
             lat[j] * 1000.0 + lon[i].rem_euclid(360.0)
         });

@@ -261,6 +261,8 @@ impl Infer {
         self.refuse_misfits(ensemble.gives())?;
         self.refuse_batch_of(ensemble.clips())?;
         if comm.rank() == 0 {
+            let of_masks = archive.as_ref().filter(|_| ensemble.gives().masks());
+            of_masks.into_iter().for_each(input::say_axes);
             let fields = archive.iter().flat_map(Archive::paths);
             let models = self.model.iter().map(PathBuf::as_path);
             self.formats

@@ -209,6 +209,9 @@ impl Label {
         if let Some(caution) = caution_of_grid(archive.grid()).filter(|_| by_presets) {
             tracing::warn!("{caution}");
         }
+        if self.method.iter().any(|method| method.draws_masks()) {
+            input::say_axes(&archive);
+        }
         Ok(archive)
     }
 

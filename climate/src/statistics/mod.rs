@@ -8,6 +8,7 @@ mod basin;
 pub(crate) mod category;
 pub(crate) mod coarse;
 mod counts;
+mod frequency;
 mod histogram;
 mod month_axis;
 mod netcdf_file;

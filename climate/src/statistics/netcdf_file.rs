@@ -1,5 +1,6 @@
 //! Statistics as `statistics.nc`.
 
+use crate::compare::SEASONS;
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
 use crate::statistics::{Basin, MonthCounts, Statistics, month_axis};
@@ -32,7 +33,8 @@ impl Statistics {
     ///
     /// Variables:
     ///
-    /// - `frequency(class, lat, lon)`
+    /// - `frequency(class, lat, lon)`, and by season `seasonal_frequency(season, class, lat, lon)` and
+    ///   `season_times(season)`
     /// - `time(month)`, its middle, with bounds; `year(month)`, `month_of_year(month)`, `times(month)`; `days(month)`, with a bit per day of the month with
     ///   analysed times
     /// - `tracks`, `objects` and `landfalls(month, class, basin)`
@@ -92,7 +94,7 @@ impl Statistics {
         put_flags(file, "basin", meaning, &basins)?;
         // Boxes do not determine which cells belong to events.
         if self.occurrence().times() > 0 || self.months().is_empty() {
-            self.put_frequency(file, grid)?;
+            self.put_frequencies(file, grid)?;
             self.put_coarse(file)?;
         }
         month_axis::put(file, self.months(), calendar)?;
@@ -130,25 +132,6 @@ impl Statistics {
         }
         if let Some(hours) = self.usual_step_hours() {
             file.add_attribute(STEP, hours)?;
-        }
-        Ok(())
-    }
-
-    fn put_frequency(&self, file: &mut FileMut, grid: &LatLonGrid) -> netcdf::Result<()> {
-        let (rows, columns) = grid.shape();
-        let mut frequency = file.add_variable::<f64>("frequency", &["class", "lat", "lon"])?;
-        frequency.set_chunking(&[1, rows, columns])?;
-        frequency.set_compression(1, true)?;
-        frequency.put_attribute("long_name", "share of the analysed times of the class")?;
-        frequency.put_attribute("units", "1")?;
-        frequency.set_fill_value(f64::NAN)?;
-        for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            let values: Vec<f64> = if self.classes().contains(&class) {
-                self.occurrence().frequency(class).into_iter().collect()
-            } else {
-                vec![f64::NAN; rows * columns]
-            };
-            frequency.put_values(&values, (index, .., ..))?;
         }
         Ok(())
     }
@@ -232,6 +215,7 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
     for (name, length) in [
         ("class", Class::EVENTS.len()),
         ("basin", Basin::ALL.len()),
+        ("season", SEASONS.len()),
         // netCDF treats length 0 as unlimited.
         ("month", months.max(1)),
         ("coarse_lat", COARSE_ROWS),
@@ -245,7 +229,7 @@ fn put_dimensions(file: &mut FileMut, grid: &LatLonGrid, months: usize) -> netcd
 }
 
 /// Adds a coordinate variable of codes with their meanings.
-fn put_flags(
+pub(super) fn put_flags(
     file: &mut FileMut,
     name: &str,
     long_name: &str,

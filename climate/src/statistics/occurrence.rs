@@ -59,7 +59,7 @@ impl Occurrence {
         Ok(())
     }
 
-    /// Records the cells in which the last mask was missing: what is there is unknown.
+    /// Records the cells in which a mask of those added was missing: what is there is unknown.
     ///
     /// # Errors
     /// [`ClimateError::Mismatch`] if they have another shape.

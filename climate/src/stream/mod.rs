@@ -177,7 +177,7 @@ impl EventStream {
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics.add_time(time, mask, hours, &events)?;
         if let Some(missing) = missing {
-            self.statistics.leave_out(missing)?;
+            self.statistics.leave_out(time, missing)?;
         }
         if let Some(all_km3) = rain_km3 {
             self.statistics.add_precipitation(time, all_km3);

@@ -387,7 +387,7 @@ impl Events {
             read: objects.bytes() + plane * 4 * planes * times as u64,
             // Levels are those of one time after the other.
             memory: 50_000_000
-                + plane * (40 + held * (10 + 4 * kept) + 4 * planes.saturating_sub(kept))
+                + plane * (72 + held * (10 + 4 * kept) + 4 * planes.saturating_sub(kept))
                 + 40 * times as u64,
             seconds: Some(times as f64 * plane as f64 * (2.0 + planes as f64) * 1.2e-8),
             ..Plan::default()

@@ -9,6 +9,7 @@ pub use month::MonthCounts;
 pub(crate) use month::days_apart;
 use month::{BASINS, class_index};
 pub use season::MonthOfYear;
+use season::season_of;
 
 use crate::error::Result;
 use crate::events::Event;
@@ -78,6 +79,8 @@ impl ClassHistograms {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Statistics {
     occurrence: Occurrence,
+    /// The same by season.
+    seasons: [Occurrence; 4],
     coarse: CoarseOccurrence,
     /// The first and last analysed time.
     span: Span,
@@ -115,6 +118,7 @@ impl Statistics {
     pub fn new(grid: &LatLonGrid) -> Self {
         Self {
             occurrence: Occurrence::new(grid),
+            seasons: std::array::from_fn(|_| Occurrence::new(grid)),
             coarse: CoarseOccurrence::new(grid),
             span: Span::default(),
             steps: Steps::default(),
@@ -204,6 +208,7 @@ impl Statistics {
     ) -> Result<()> {
         if let Some(mask) = mask {
             self.occurrence.add(mask)?;
+            self.seasons[season_of(mask.time)].add(mask)?;
             self.coarse.add(mask)?;
         }
         self.span.add(time);
@@ -232,12 +237,13 @@ impl Statistics {
         Ok(())
     }
 
-    /// Records the cells in which the last mask was missing; they do not count in the frequency maps.
+    /// Records the cells in which the mask of a time was missing; they do not count in the frequency maps.
     ///
     /// # Errors
     /// [`crate::ClimateError::Mismatch`] if they have another shape.
-    pub fn leave_out(&mut self, missing: ArrayView2<'_, bool>) -> Result<()> {
-        self.occurrence.leave_out(missing)
+    pub fn leave_out(&mut self, time: Time, missing: ArrayView2<'_, bool>) -> Result<()> {
+        self.occurrence.leave_out(missing)?;
+        self.seasons[season_of(time)].leave_out(missing)
     }
 
     /// Adds the liquid water that fell on the whole grid at one time, km³, the denominator of the share of events.
@@ -305,6 +311,11 @@ impl Statistics {
     /// Frequency maps.
     pub fn occurrence(&self) -> &Occurrence {
         &self.occurrence
+    }
+
+    /// Frequency maps by season, in the order of [`crate::compare::SEASONS`].
+    pub fn seasons(&self) -> &[Occurrence; 4] {
+        &self.seasons
     }
 
     /// Monthly frequency on coarse cells.

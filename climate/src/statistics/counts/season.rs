@@ -1,9 +1,9 @@
-//! The mean year.
+//! The mean year, and its seasons.
 
 use super::month::class_index;
 use super::{MonthCounts, Statistics};
 use crate::statistics::Basin;
-use squall_data::Class;
+use squall_data::{Class, Time};
 
 /// The data of one calendar month, such as all Julys of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -56,6 +56,11 @@ impl Statistics {
         let (first, _) = self.span().ends()?;
         Some(first.calendar().days_in_month(month.year, month.month))
     }
+}
+
+/// Index of the season of a time in [`crate::compare::SEASONS`]: December, January and February first.
+pub(super) fn season_of(time: Time) -> usize {
+    (time.month() % 12 / 3) as usize
 }
 
 /// Index of a month in its year, January first.

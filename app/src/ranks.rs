@@ -68,11 +68,19 @@ pub fn processes_on_node() -> usize {
 pub fn processes() -> anyhow::Result<Option<Processes>> {
     let hint = "start it with the launcher of the MPI library that the program was built with";
     let stalls = Stalls {
-        after: longest_wait(std::env::var(STALL_VARIABLE).ok().as_deref())?,
+        after: stall_limit()?,
         report: Box::new(|stall| tracing::error!("{stall}: ending the job")),
     };
     comm::processes_watched(|name| std::env::var(name).ok(), stalls)
         .map_err(|error| Advice::usage(error.to_string(), hint))
+}
+
+/// The limit of waits between ranks.
+///
+/// # Errors
+/// Wrong usage if the environment variable is no number of seconds.
+pub fn stall_limit() -> anyhow::Result<Duration> {
+    longest_wait(std::env::var(STALL_VARIABLE).ok().as_deref())
 }
 
 /// The limit of waits, from the value of the environment variable, if set.

@@ -6,6 +6,7 @@ use super::other_ranks::OtherRanks;
 use super::output::{Found, FoundMask, NotFinite};
 use super::pipeline::{Job, RankResult, ReaderItem, WriterItem, finish};
 use super::read_from::ReadFrom;
+use super::work::Stage;
 use super::{BadInput, Gives, InferEvent, Inference};
 use crate::error::{JobError, Result};
 use std::collections::BTreeMap;
@@ -39,12 +40,23 @@ struct OpenFile {
     found: BTreeMap<usize, Found>,
 }
 
+impl OpenFile {
+    /// The name of its mask file; empty before its times come.
+    fn name<'j>(&self, job: &'j Job<'_, '_>) -> &'j str {
+        match &self.read_from {
+            Some(_) => &job.chunks[self.number].name,
+            None => "",
+        }
+    }
+}
+
 impl Computer<'_, '_, '_> {
     /// Processes the reader's items until there are no more, a stop is requested or the writer is gone.
     pub fn run(&mut self, from_reader: Receiver<ReaderItem>, stop: &AtomicBool) -> Result<()> {
         let mut file = OpenFile::default();
         loop {
             let before = Instant::now();
+            self.begin(Stage::Reading, file.name(self.job));
             // The reader has finished or failed; its own result says which.
             let Ok(item) = from_reader.recv() else {
                 return Ok(());
@@ -81,6 +93,11 @@ impl Computer<'_, '_, '_> {
                 }
             }
         }
+    }
+
+    /// Lets the other ranks know what this one is busy with.
+    fn begin(&self, stage: Stage, file: &str) {
+        self.other_ranks.work.begin(stage, file);
     }
 
     /// Skips a time and logs why.
@@ -153,6 +170,8 @@ impl Computer<'_, '_, '_> {
     /// Sends an item to the writer; false if it is gone.
     fn send(&mut self, item: WriterItem) -> bool {
         let before = Instant::now();
+        let (WriterItem::Found(number, _) | WriterItem::EndOfFile(number, _)) = &item;
+        self.begin(Stage::Writing, &self.job.chunks[*number].name);
         let sent = self.to_writer.send(item).is_ok();
         self.ran.blocked_seconds += before.elapsed().as_secs_f64();
         sent
@@ -169,6 +188,7 @@ impl Computer<'_, '_, '_> {
             input, ensemble, ..
         } = self.job.inference;
         let before = Instant::now();
+        self.begin(Stage::Computing, file.name(self.job));
         let every = (self.job.sliding).map_or(1, |sliding| sliding.shape().every);
         let mut found = ensemble.find_in_clip(frames, input.grid())?;
         self.ran.compute_seconds += before.elapsed().as_secs_f64();
@@ -217,6 +237,7 @@ impl Computer<'_, '_, '_> {
             ..
         } = self.job.inference;
         if !file.batch.is_empty() {
+            self.begin(Stage::Computing, file.name(self.job));
             let before = Instant::now();
             let (probabilities, strips) = (options.probabilities, self.job.strips);
             let batch = std::mem::take(&mut file.batch);

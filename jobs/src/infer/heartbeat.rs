@@ -3,14 +3,17 @@
 //! A rank that finds no mask file left to claim waits for the ranks that are still working. That may take hours, so a
 //! long wait does not mean that one of them is dead. Therefore every rank has a thread that writes an increasing number
 //! into the rank's file until its work is done, and a waiting rank checks that these numbers increase: the first rank
-//! watches all others, and every other rank watches the first.
+//! watches all others, and every other rank watches the first. Beside the number stands how far the rank's work is,
+//! because this thread lives on while another one is stuck.
 
 use super::claims::Claims;
 use super::polling::Polling;
+use super::work::{Standing, Work};
 use crate::comm::CommError;
 use crate::error::Result;
 use squall_data::DataError;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -20,13 +23,38 @@ const COUNT: Duration = Duration::from_secs(5);
 /// Longest interval between checks of the files.
 const LOOK: Duration = Duration::from_millis(500);
 /// A rank without a heartbeat for this long is considered dead: file systems may take minutes to recover.
-pub(super) const DEAD_AFTER: Duration = Duration::from_secs(300);
+const DEAD_AFTER: Duration = Duration::from_secs(300);
 /// Maximum silence that a single check may add. A rank that did not check for longer was itself suspended (by a batch
 /// system, say), and so may the others have been. The limit is this high because checking thousands of files on a slow
 /// file system takes time, too.
 const LONGEST: Duration = Duration::from_secs(60);
 /// What a rank writes when its work is done.
 const DONE: &str = "done";
+/// A rank whose work stands still is named after this fraction (one in ...) of its limit.
+const NAMED_AFTER: u32 = 10;
+
+/// How long other ranks may stand still.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    /// Without a heartbeat.
+    silent: Duration,
+    /// With heartbeats, but without progress of their work.
+    idle: Duration,
+    /// Predictions of a batch, each of which may take that long.
+    members: u32,
+}
+
+impl Limits {
+    /// Those of an ensemble of so many members if work may stand still for `stalled_after`; at least as long as a rank
+    /// may be silent.
+    pub fn new(stalled_after: Duration, members: usize) -> Self {
+        Self {
+            silent: DEAD_AFTER,
+            idle: stalled_after.max(DEAD_AFTER),
+            members: u32::try_from(members).unwrap_or(u32::MAX),
+        }
+    }
+}
 
 /// The file of a rank's heartbeat.
 pub(super) fn file_of(folder: &Path, rank: usize) -> PathBuf {
@@ -42,11 +70,11 @@ pub(super) struct Heartbeat {
 }
 
 impl Heartbeat {
-    /// Starts the heartbeat in the folder of these claims; `None` for a single rank.
+    /// Starts the heartbeat of a rank with this work in the folder of these claims; `None` for a single rank.
     ///
     /// # Errors
     /// [`JobError::Data`] if the system cannot start a thread.
-    pub fn start(claims: &Claims, rank: usize) -> Result<Option<Self>> {
+    pub fn start(claims: &Claims, rank: usize, work: Arc<Work>) -> Result<Option<Self>> {
         let Some(folder) = claims.folder() else {
             return Ok(None);
         };
@@ -55,7 +83,7 @@ impl Heartbeat {
         let counted = path.clone();
         let count = move || {
             for number in 0u64.. {
-                write(&counted, &number.to_string());
+                write(&counted, &format!("{number} {}", work.standing()));
                 if ended.recv_timeout(COUNT) != Err(RecvTimeoutError::Timeout) {
                     return;
                 }
@@ -118,6 +146,79 @@ struct WatchedRank {
     text: String,
     /// How long the content has been unchanged.
     silent: Duration,
+    /// The last work in it.
+    standing: Option<Standing>,
+    /// How long that has been the same.
+    idle: Duration,
+    /// Whether a warning has named it since its work advanced.
+    is_named: bool,
+}
+
+impl WatchedRank {
+    fn new(rank: usize, path: PathBuf) -> Self {
+        Self {
+            rank,
+            path,
+            text: String::new(),
+            silent: Duration::ZERO,
+            standing: None,
+            idle: Duration::ZERO,
+            is_named: false,
+        }
+    }
+
+    /// Takes in the content of its file, this long after the last time.
+    fn note(&mut self, text: String, since: Duration) {
+        self.silent = match text == self.text {
+            true => self.silent + since,
+            false => Duration::ZERO,
+        };
+        let standing = text.split_once(' ');
+        let standing = standing.and_then(|(_, standing)| Standing::parse(standing));
+        if standing.is_some() && standing != self.standing {
+            (self.standing, self.idle, self.is_named) = (standing, Duration::ZERO, false);
+        } else {
+            // Also if the file is empty, as for a moment whenever it is written.
+            self.idle += since;
+        }
+        self.text = text;
+    }
+
+    /// Its work and the limit of that, if it has exceeded one in `parts` of the limit.
+    fn stands_still(&self, limits: Limits, parts: u32) -> Option<(&Standing, Duration)> {
+        let standing = self.standing.as_ref()?;
+        let limit = standing.limit(limits.idle, limits.members);
+        (self.idle > limit / parts).then_some((standing, limit))
+    }
+
+    /// What it seems to be stuck in, and for how long, if that exceeds a limit.
+    fn stalled(&self, limits: Limits) -> Option<(String, Duration)> {
+        let rank = self.rank;
+        if self.silent > limits.silent {
+            let doing = format!("inference: rank {rank}, which has mask files to finish,");
+            return Some((doing, self.silent));
+        }
+        let (standing, _) = self.stands_still(limits, 1)?;
+        let doing = format!("inference: rank {rank}, which is {},", standing.in_words());
+        Some((doing, self.idle))
+    }
+
+    /// Warns once of work that has stood still for a part of its limit.
+    fn warn(&mut self, limits: Limits) {
+        if self.is_named {
+            return;
+        }
+        if let Some((standing, limit)) = self.stands_still(limits, NAMED_AFTER) {
+            tracing::warn!(
+                "rank {} has not advanced for {:.0} s, {}: the job ends after {:.0} s",
+                self.rank,
+                self.idle.as_secs_f64(),
+                standing.in_words(),
+                limit.as_secs_f64()
+            );
+            self.is_named = true;
+        }
+    }
 }
 
 impl WatchedRanks {
@@ -129,12 +230,7 @@ impl WatchedRanks {
         };
         let folder = claims.folder().into_iter();
         let ranks = folder.flat_map(|folder| {
-            let counting = move |rank| WatchedRank {
-                rank,
-                path: file_of(folder, rank),
-                text: String::new(),
-                silent: Duration::ZERO,
-            };
+            let counting = move |rank| WatchedRank::new(rank, file_of(folder, rank));
             others.clone().map(counting)
         });
         Self {
@@ -147,39 +243,42 @@ impl WatchedRanks {
     /// Whether all of them are done; reads their files only when a check is due.
     ///
     /// # Errors
-    /// [`CommError::Stalled`] naming a rank whose heartbeat has been silent for longer than `limit`.
-    pub fn are_done(&mut self, limit: Duration) -> Result<bool> {
+    /// [`CommError::Stalled`] naming a rank whose heartbeat or work has stood still for longer than `limits` allow.
+    pub fn are_done(&mut self, limits: Limits) -> Result<bool> {
         match self.polling.due() {
-            Some(since) => self.look(since, limit),
+            Some(since) => self.look(since, limits),
             None => Ok(self.ranks.is_empty()),
         }
     }
 
     /// Like [`Self::are_done`], but checks now, this long after the last check.
-    fn look(&mut self, since: Duration, limit: Duration) -> Result<bool> {
+    fn look(&mut self, since: Duration, limits: Limits) -> Result<bool> {
         for other in &mut self.ranks {
             let text = std::fs::read_to_string(&other.path).unwrap_or_default();
-            other.silent = match text == other.text {
-                true => other.silent + since.min(LONGEST),
-                false => Duration::ZERO,
-            };
-            other.text = text;
+            other.note(text, since.min(LONGEST));
         }
         self.ranks.retain(|other| other.text != DONE);
-        match self.ranks.iter().find(|other| other.silent > limit) {
-            Some(WatchedRank { rank, silent, .. }) => Err(CommError::Stalled {
-                rank: self.own,
-                doing: format!("inference: rank {rank}, which has mask files to finish,"),
-                waited: *silent,
+        let stalled = self.ranks.iter().find_map(|other| other.stalled(limits));
+        if let Some((doing, waited)) = stalled {
+            let rank = self.own;
+            return Err(CommError::Stalled {
+                rank,
+                doing,
+                waited,
             }
-            .into()),
-            None => Ok(self.ranks.is_empty()),
+            .into());
         }
+        // All others watch the first rank: one of them warns.
+        if self.own < 2 {
+            self.ranks.iter_mut().for_each(|other| other.warn(limits));
+        }
+        Ok(self.ranks.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::work::Stage;
     use super::*;
     use crate::comm::{Communicator, threads};
     use std::time::Instant;
@@ -188,11 +287,16 @@ mod tests {
     fn ranks_are_done_alive_or_named() {
         let folder = tempfile::tempdir().unwrap();
         let limit = Duration::from_millis(1500);
+        let limits = Limits {
+            silent: limit,
+            ..Limits::new(Duration::MAX, 1)
+        };
         threads::run(threads::ranks(3), |mut comm| {
             let rank = comm.rank();
             let claims = Claims::begin(folder.path(), 1, &mut comm).unwrap();
             // The last rank is dead from the start.
-            let heartbeat = (rank < 2).then(|| Heartbeat::start(&claims, rank).unwrap().unwrap());
+            let start = || Heartbeat::start(&claims, rank, Arc::default());
+            let heartbeat = (rank < 2).then(|| start().unwrap().unwrap());
             comm.barrier().unwrap();
             if rank == 1 {
                 heartbeat.unwrap().done();
@@ -201,7 +305,7 @@ mod tests {
             let mut watched = WatchedRanks::of(&claims, rank, 3);
             let start = Instant::now();
             let found = loop {
-                match watched.are_done(limit) {
+                match watched.are_done(limits) {
                     Ok(false) if start.elapsed() < 2 * limit => std::thread::sleep(LOOK / 4),
                     other => break other,
                 }
@@ -225,38 +329,82 @@ mod tests {
         write(&path, "7");
         let watched = || WatchedRanks {
             own: 0,
-            ranks: vec![WatchedRank {
-                rank: 1,
-                path: path.clone(),
-                text: String::new(),
-                silent: Duration::ZERO,
-            }],
+            ranks: vec![WatchedRank::new(1, path.clone())],
             polling: Polling::slowing_to(LOOK),
         };
+        let limits = Limits::new(Duration::MAX, 1);
         // Thousands of files are read in more time than lies between two counts.
         let slow = 2 * COUNT;
         let mut dead = watched();
-        let looks = (0..40).map(|_| dead.look(slow, DEAD_AFTER));
+        let looks = (0..40).map(|_| dead.look(slow, limits));
         let found: Vec<Result<bool>> = looks.take_while(Result::is_ok).collect();
         // News, then 300 s in steps of 10 s.
         assert_eq!(found.len(), 31);
-        let error = dead.look(slow, DEAD_AFTER).unwrap_err().to_string();
+        let error = dead.look(slow, limits).unwrap_err().to_string();
         assert!(error.starts_with("rank 0: inference: rank 1, "), "{error}");
         // One that counts is alive.
         let mut alive = watched();
         for number in 0..40 {
             write(&path, &number.to_string());
-            assert!(!alive.look(slow, DEAD_AFTER).unwrap());
+            assert!(!alive.look(slow, limits).unwrap());
         }
         // The whole job was stopped for an hour: others have not counted, either.
-        assert!(!alive.look(Duration::from_secs(3600), DEAD_AFTER).unwrap());
+        assert!(!alive.look(Duration::from_secs(3600), limits).unwrap());
+    }
+
+    /// As in a read that never returns, or a GPU whose driver hangs: the thread that counts lives on.
+    #[test]
+    fn a_rank_whose_work_stands_still_is_named_although_it_counts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), 1);
+        let mut watched = WatchedRanks {
+            own: 0,
+            ranks: vec![WatchedRank::new(1, path.clone())],
+            polling: Polling::slowing_to(LOOK),
+        };
+        let limits = Limits::new(Duration::from_secs(900), 1);
+        let (work, mut number) = (Work::default(), 0);
+        let mut look = |watched: &mut WatchedRanks, work: &Work| {
+            number += 1;
+            write(&path, &format!("{number} {}", work.standing()));
+            watched.look(2 * COUNT, limits)
+        };
+        // Long work that advances, if only now and then.
+        for turn in 0..400 {
+            if turn % 80 == 0 {
+                work.advance();
+            }
+            assert!(!look(&mut watched, &work).unwrap(), "look {turn}");
+        }
+        work.begin(Stage::Computing, "masks.7.nc");
+        let mut ended = |watched: &mut WatchedRanks| {
+            let looks = (0..1000).map(|_| look(watched, &work));
+            let still: Vec<_> = looks.take_while(Result::is_ok).collect();
+            let error = look(watched, &work).unwrap_err().to_string();
+            (still.len(), error)
+        };
+        // News, then 900 s in steps of 10 s.
+        let (looks, error) = ended(&mut watched);
+        assert_eq!(looks, 91);
+        let expected = "rank 0: inference: rank 1, which is computing `masks.7.nc`, has not";
+        assert!(error.starts_with(expected), "{error}");
+        // A read may take four times as long.
+        work.begin(Stage::Reading, "masks.8.nc");
+        let (looks, error) = ended(&mut watched);
+        assert_eq!(looks, 361);
+        assert!(
+            error.contains("reading the fields of `masks.8.nc`"),
+            "{error}"
+        );
     }
 
     #[test]
     fn a_single_rank_waits_for_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let claims = Claims::begin(folder.path(), 1, &mut crate::comm::Solo::new()).unwrap();
-        assert!(Heartbeat::start(&claims, 0).unwrap().is_none());
-        assert!(WatchedRanks::of(&claims, 0, 1).are_done(LOOK).unwrap());
+        let heartbeat = Heartbeat::start(&claims, 0, Arc::default());
+        assert!(heartbeat.unwrap().is_none());
+        let limits = Limits::new(LOOK, 1);
+        assert!(WatchedRanks::of(&claims, 0, 1).are_done(limits).unwrap());
     }
 }

@@ -46,6 +46,7 @@ mod sliding;
 mod stop_signal;
 mod strips;
 mod views;
+mod work;
 
 pub use chunks::{Chunk, FilePer, chunks};
 pub use ensemble::Ensemble;
@@ -240,6 +241,8 @@ impl Inference<'_> {
         let options = InferOptions {
             // They depend on each rank's own memory.
             strips: Strips::default(),
+            // It does not change what is made.
+            stalled_after: InferOptions::default().stalled_after,
             ..self.options.clone()
         };
         let facts = agree::Facts::new()

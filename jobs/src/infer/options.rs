@@ -3,6 +3,7 @@
 use super::{FilePer, Strips};
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 /// How to handle a time whose fields are unusable or for which the network's output is not finite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -36,6 +37,9 @@ pub struct InferOptions {
     /// Number of strips of latitude that the network is computed in. Default one. Not in the manifest: masks are the
     /// same.
     pub strips: Strips,
+    /// How long the work of another rank may stand still at a batch or a write, and four times as long at a read, before
+    /// the ranks that wait for it give up; at least 300 s. Default 900 s. Not in the manifest: masks are the same.
+    pub stalled_after: Duration,
     /// Additional global attributes of the mask files: `institution`, `references`, ... Default none.
     pub attributes: Vec<(String, String)>,
 }
@@ -51,6 +55,7 @@ impl Default for InferOptions {
             max_missing_share: 0.2,
             read_ahead: 4,
             strips: Strips::default(),
+            stalled_after: Duration::from_secs(900),
             attributes: Vec::new(),
         }
     }

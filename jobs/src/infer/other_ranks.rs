@@ -2,12 +2,14 @@
 
 use super::InferEvent;
 use super::claims::Claims;
-use super::heartbeat::{DEAD_AFTER, Heartbeat, WatchedRanks};
+use super::heartbeat::{Heartbeat, Limits, WatchedRanks};
 use super::log::{self, FinishedFile, OtherRanksLog};
 use super::pipeline::{Job, RankResult};
 use super::stop_signal::StopSignal;
+use super::work::{Stage, Work};
 use crate::comm::Communicator;
 use crate::error::{Result, all_or_none};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -17,6 +19,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The state of the other ranks as known to this one, and the way to stop them.
 pub(super) struct OtherRanks {
     pub stop: StopSignal,
+    /// How far this rank is, for the others.
+    pub work: Arc<Work>,
     /// Progress of the others, on the first rank, whose progress covers all ranks.
     others: Option<OtherRanksLog>,
 }
@@ -31,7 +35,7 @@ impl OtherRanks {
     /// rank, `progress` meanwhile receives the others' counts.
     ///
     /// # Errors
-    /// [`Comm`](crate::JobError::Comm) if one of them is dead.
+    /// [`Comm`](crate::JobError::Comm) if one of them is dead or stuck.
     fn watch(
         &mut self,
         job: &Job<'_, '_>,
@@ -40,9 +44,17 @@ impl OtherRanks {
         progress: &mut dyn FnMut(&InferEvent<'_>),
         stop: &AtomicBool,
     ) -> Result<()> {
+        let inference = job.inference;
+        let limits = Limits::new(
+            inference.options.stalled_after,
+            inference.ensemble.members(),
+        );
+        self.work.begin(Stage::Waiting, "");
         let mut told = usize::MAX;
         loop {
-            if others.are_done(DEAD_AFTER)? || self.stop.is_sent() {
+            // The others see that this rank still looks.
+            self.work.advance();
+            if others.are_done(limits)? || self.stop.is_sent() {
                 return Ok(());
             }
             if stop.load(Ordering::Relaxed) {
@@ -67,7 +79,7 @@ impl OtherRanks {
 ///
 /// # Errors
 /// This rank's own error, immediately if the others cannot be informed; [`Comm`](crate::JobError::Comm) if another rank
-/// is dead, [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
+/// is dead or stuck, [`Elsewhere`](crate::JobError::Elsewhere) if it failed.
 pub(super) fn work(
     job: &Job<'_, '_>,
     claims: &mut Claims,
@@ -78,9 +90,10 @@ pub(super) fn work(
     let (rank, size, out) = (comm.rank(), comm.size(), job.inference.out);
     let mut other_ranks = OtherRanks {
         stop: claims.stop_signal(),
+        work: Arc::default(),
         others: (rank == 0 && size > 1).then(|| OtherRanksLog::of(out, size)),
     };
-    let heartbeat = Heartbeat::start(claims, rank)?;
+    let heartbeat = Heartbeat::start(claims, rank, Arc::clone(&other_ranks.work))?;
     // Anything that ends this rank early, including a panic, must end the others, too.
     let mut alarm = claims.stop_signal().armed();
     let ran =
@@ -97,7 +110,7 @@ pub(super) fn work(
             _ => (heartbeat, None),
         };
         at_once.into_iter().for_each(Heartbeat::done);
-        // Fails if a rank is dead, which would never enter the final collective call.
+        // Fails if a rank is dead or stuck, which would never enter the final collective call.
         other_ranks.watch(job, own, others, progress, stop)?;
         later.into_iter().for_each(Heartbeat::done);
         alarm.disarm();

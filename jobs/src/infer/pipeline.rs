@@ -10,6 +10,7 @@ use super::output::{Found, OutputFile, remove};
 use super::read_from::ReadFrom;
 use super::settings::about;
 use super::sliding::{Sliding, completed};
+use super::work::Stage;
 use super::{BadInput, Chunk, InferEvent, Inference};
 use crate::error::{JobError, Result};
 use crate::metrics::JsonLines;
@@ -87,6 +88,7 @@ impl Job<'_, '_> {
         let (finished, from_writer) = channel();
         let start = Instant::now();
         let claimed = claims.folder().map(Path::to_path_buf);
+        let work = Arc::clone(&other_ranks.work);
         std::thread::scope(|scope| {
             let reader = scope.spawn(move || self.read(claims, &to_network));
             let writer =
@@ -104,6 +106,7 @@ impl Job<'_, '_> {
             let computed = network.run(from_reader, stop);
             // Closes the writer's channel: it ends after the items it already has.
             drop(network);
+            work.begin(Stage::Writing, "");
             let (read, written) = (join(reader, "reading"), join(writer, "writing"));
             // A thread's own error is more informative than a closed channel.
             read.and(written).and(computed)?;

@@ -171,6 +171,7 @@ impl Infer {
             } else {
                 BadInput::Fail
             },
+            stalled_after: ranks::stall_limit()?,
             attributes: self.attribute.clone(),
             ..InferOptions::default()
         })

@@ -4,7 +4,9 @@ mod common;
 
 use common::{path, refuses, run, simulate, squall, stage, text};
 use serde_json::Value;
+use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// A store of a small synthetic run.
 fn store(folder: &Path) -> PathBuf {
@@ -238,6 +240,44 @@ fn several_processes_share_a_search_and_killed_ones_lose_nothing() {
         let (_, found) = outcome(&String::from_utf8(output.stdout).expect("UTF-8"));
         assert_eq!(found, expected);
     }
+}
+
+/// A stopped process keeps its claim, and the others waited for it without a word.
+#[test]
+fn a_trial_of_another_process_that_stands_still_is_named() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (store(folder.path()), folder.path().join("tuned"));
+    let command = search(&store, &out, "1", "training.steps=1");
+    let before = outcome(&run(&words(&command)));
+    // Trained, but nothing says so yet.
+    let claimed = out.join("trials/0000");
+    std::fs::remove_file(claimed.join("trial.json")).expect("removed");
+    let held = FolderLock::take(&claimed.join("claim")).expect("free");
+    let log = folder.path().join("log");
+    let waiting = squall()
+        .args(&command)
+        .env("SQUALL_STALL_SECONDS", "1")
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::fs::File::create(&log).expect("created"))
+        .spawn()
+        .expect("it starts");
+    let named = format!(": process {}", std::process::id());
+    let begun = Instant::now();
+    let is_named = loop {
+        let said = std::fs::read_to_string(&log).expect("a log");
+        let lines = said.lines().filter(|line| line.contains("trial 0 has not"));
+        let is_told = lines.filter(|line| line.contains(&named)).count() > 1;
+        if is_told || begun.elapsed() > Duration::from_secs(60) {
+            break is_told;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    drop(held);
+    let output = waiting.wait_with_output().expect("it ends");
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(is_named && output.status.success(), "{said}");
+    let document = String::from_utf8(output.stdout).expect("UTF-8");
+    assert_eq!(outcome(&document), before);
 }
 
 /// Its validation gives a loss of no number, and where there is nothing to find a score of 1 for background everywhere.

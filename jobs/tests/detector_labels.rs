@@ -14,6 +14,7 @@ use squall_jobs::{JobError, Recipe, TrainEvent, TrainReport, train};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Trains in a folder of its own.
 fn learn(recipe: &Recipe, store: &Arc<Store>) -> Result<(TrainReport, TrainPlan), String> {
@@ -344,6 +345,7 @@ fn search_in(
         store,
         folder: &out,
         memory_bytes: None,
+        stalled_after: Duration::MAX,
     };
     search.run(&AtomicBool::new(false), &mut |_| {})
 }

@@ -12,6 +12,7 @@ use squall_model::{ModelError, ModelFile, NetworkConfig};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// 900 units of 2.85e8 values, 16384 to 4096 channels and back by way of 3 x 3 kernels: 1.03 TB of weights, 4.1 TB with
 /// gradients and moments.
@@ -121,6 +122,7 @@ fn search(
         store,
         folder,
         memory_bytes: None,
+        stalled_after: Duration::MAX,
     };
     search.run(&AtomicBool::new(false), &mut |_| {})
 }

@@ -16,6 +16,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 const SAMPLES: usize = 12;
 
@@ -219,6 +220,7 @@ fn a_search_of_other_found_boxes_is_another_one() {
         store: &all,
         folder: &out,
         memory_bytes: None,
+        stalled_after: Duration::MAX,
     };
     let go = || search.run(&AtomicBool::new(false), &mut |_| {});
     go().unwrap().unwrap();

@@ -104,6 +104,7 @@ impl Tune {
             store: &store,
             folder: &self.out,
             memory_bytes,
+            stalled_after: ranks::stall_limit()?,
         };
         let (_, halts) = search.plan_of(&Trial::default())?;
         announce(&search.ladder, &halts);
@@ -207,6 +208,16 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
             }
         }
         TuneEvent::Waiting => tracing::info!("waiting for trials of other processes"),
+        TuneEvent::StandsStill {
+            trial,
+            holder,
+            idle,
+        } => tracing::warn!(
+            "trial {trial} has not advanced for {:.0} s: {} trains it. If that is stopped, let it go on or end it, and another takes \
+             the trial over; SQUALL_STALL_SECONDS sets after how long this is told",
+            idle.as_secs_f64(),
+            holder.as_deref().unwrap_or("another process")
+        ),
         _ => {}
     }
 }

@@ -17,6 +17,7 @@ mod ladder;
 mod outcome;
 mod search;
 mod space;
+mod waiting;
 
 pub use board::{BestModel, Board, LeaderboardEntry, Trial};
 pub use ladder::Ladder;

@@ -2,6 +2,7 @@
 
 use super::described::{SearchDescription, files_of, hashes_of};
 use super::outcome::{is_out, score_at, skipped_until};
+use super::waiting::{Claimed, Waiting};
 use super::{BestModel, Board, Ladder, Trial, Values, changed};
 use crate::error::{JobError, Result};
 use crate::lock::FolderLock;
@@ -35,6 +36,8 @@ pub struct Search<'a> {
     pub folder: &'a Path,
     /// Host memory limit of a trial in bytes ([`super::share_of_memory`]); all free memory if `None`.
     pub memory_bytes: Option<u64>,
+    /// A trial of another process whose files have not changed for this long is named.
+    pub stalled_after: Duration,
 }
 
 /// An event during a search.
@@ -54,6 +57,15 @@ pub enum TuneEvent<'a> {
     Halted(&'a Trial),
     /// Other processes are training all remaining trials; this one waits.
     Waiting,
+    /// The files of a trial that another process trains have not changed for a while: that process may be stopped.
+    StandsStill {
+        /// The trial's number.
+        trial: usize,
+        /// The other process, if its claim names it.
+        holder: Option<String>,
+        /// For how long.
+        idle: Duration,
+    },
 }
 
 /// Polling interval of an idle process.
@@ -109,15 +121,19 @@ impl Search<'_> {
     ) -> Result<Option<Board>> {
         let mut board = self.open()?;
         let mut waits_at = None;
+        let mut waiting = Waiting::new(self.stalled_after);
         while let Some((rung, chosen)) = board.next_rung(&self.ladder) {
-            let Some(done) = self.pass(rung, &chosen, &mut board, stop, progress)? else {
+            let Some(claimed) = self.pass(rung, &chosen, &mut board, stop, progress)? else {
                 return Ok(None);
             };
-            if done {
+            if board.is_done(rung, &chosen) {
                 continue;
             }
             if waits_at.replace(rung) != Some(rung) {
                 progress(&TuneEvent::Waiting);
+            }
+            for event in waiting.look(claimed, |number| self.folder_of(number)) {
+                progress(&event);
             }
             std::thread::sleep(NAP);
         }
@@ -127,8 +143,8 @@ impl Search<'_> {
         Ok(Some(board))
     }
 
-    /// Goes once over the trials of a rung and trains those that no other process has claimed. Returns whether all are
-    /// done, or `None` if stopped.
+    /// Goes once over the trials of a rung and trains those that no other process has claimed. Returns those that others
+    /// have, or `None` if stopped.
     fn pass(
         &self,
         rung: usize,
@@ -136,7 +152,8 @@ impl Search<'_> {
         board: &mut Board,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(&TuneEvent),
-    ) -> Result<Option<bool>> {
+    ) -> Result<Option<Vec<Claimed>>> {
+        let mut claimed = Vec::new();
         for &index in chosen {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
@@ -147,7 +164,10 @@ impl Search<'_> {
             }
             // Only the process that holds this lock trains the trial and writes its file.
             let claim = match FolderLock::take(&folder.join("claim")) {
-                Err(JobError::Locked { .. }) => continue,
+                Err(JobError::Locked { holder, .. }) => {
+                    claimed.push((index, holder));
+                    continue;
+                }
                 claim => claim?,
             };
             // Another process may have finished it before this one got the lock.
@@ -162,7 +182,7 @@ impl Search<'_> {
             }
             progress(&TuneEvent::Halted(&board.trials[index]));
         }
-        Ok(Some(board.is_done(rung, chosen)))
+        Ok(Some(claimed))
     }
 
     /// Trains a trial up to a rung, or until asked to stop.

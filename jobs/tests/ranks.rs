@@ -7,13 +7,15 @@ use common::{CHANNELS, grid, recipe, sample, store};
 use squall_data::staging::Share;
 use squall_data::store::{Split, StoreMeta, StoreWriter};
 use squall_data::{Calendar, Store};
+use squall_jobs::comm::CommError;
 use squall_jobs::comm::threads::{self, Fault, Ranks, Threads};
 use squall_jobs::staging::{LocalReport, folder_of_node, stage_local};
 use squall_jobs::train::{EndedEarly, Team, train_together};
 use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 /// Every rank's answer.
 type Answers = Vec<Result<TrainReport, JobError>>;
@@ -410,6 +412,42 @@ fn checkpoints_by_the_clock_come_after_the_same_steps_on_all_ranks() {
         );
         assert!(answers[1..].iter().all(|(_, saved)| saved.is_empty()));
     }
+}
+
+/// The other ranks went on into the next sum, where such a wait is a stall: a slow file system ended the job at every
+/// checkpoint.
+#[test]
+fn files_may_take_longer_to_write_than_ranks_wait_for_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = store(&folder.path().join("store"), 12, 2);
+    let recipe = with(&[
+        "distributed.stall_seconds=2",
+        "training.steps=4",
+        "training.checkpoint_every_steps=2",
+        "training.validate_every_steps=2",
+    ]);
+    let stalls: Arc<Mutex<Vec<String>>> = Arc::default();
+    let answers = threads::run(threads::ranks(2), |rank| {
+        let (first, seen) = (rank.member() == 0, Arc::clone(&stalls));
+        let note = move |stall: CommError| seen.lock().unwrap().push(stall.to_string());
+        let mut team = Team::of(Box::new(rank), Box::new(note));
+        let mut tell = |event: &TrainEvent| {
+            let is_written = match event {
+                TrainEvent::Validated { step, .. } | TrainEvent::CheckpointSaved { step, .. } => {
+                    *step == 2
+                }
+                _ => false,
+            };
+            if first && is_written {
+                std::thread::sleep(Duration::from_secs(3));
+            }
+        };
+        let stop = AtomicBool::new(false);
+        train_together(&recipe, &store, folder.path(), &mut tell, &stop, &mut team)
+    });
+    all_finished(answers);
+    let stalls = stalls.lock().unwrap();
+    assert!(stalls.is_empty(), "{stalls:?}");
 }
 
 #[test]

@@ -40,7 +40,8 @@ impl Run<'_> {
         let step = self.learner.progress.step;
         let Some(evaluator) = &self.evaluator else {
             self.validation_due = false;
-            return self.write_last_as_best().map(|()| true);
+            let written = self.write_last_as_best();
+            return team.after_writing(written).map(|()| true);
         };
         self.learner.give_back_memory()?;
         let scores = evaluator.run(&self.learner.network, stop, team)?;
@@ -48,7 +49,8 @@ impl Run<'_> {
         let Some(scores) = scores else {
             return Ok(false);
         };
-        self.judge(step, scores, progress)?;
+        let judged = self.judge(step, scores, progress);
+        team.after_writing(judged)?;
         self.validation_due = false;
         Ok(true)
     }
@@ -89,15 +91,22 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Writes the last model and the checkpoint, unless the network is not finite: then the earlier files stay.
+    /// Writes the last model and the checkpoint, unless the network is not finite: then the earlier files stay. All ranks
+    /// of `team` call it, and leave it once the files are written.
     pub(super) fn save(
         &mut self,
         team: &mut Team,
         progress: &mut dyn FnMut(&TrainEvent),
     ) -> Result<()> {
-        let step = self.learner.progress.step;
         // Pending steps are part of the state on every rank.
         self.learner.finish_exchange(team)?;
+        let written = self.write_state(progress);
+        team.after_writing(written)
+    }
+
+    /// The part of [`Self::save`] in which ranks do not communicate.
+    fn write_state(&mut self, progress: &mut dyn FnMut(&TrainEvent)) -> Result<()> {
+        let step = self.learner.progress.step;
         self.learner.check_finite()?;
         if let Some(recorder) = &mut self.recorder {
             recorder.sync(step)?;

@@ -61,6 +61,8 @@ pub struct Team {
     step_delay: Duration,
     /// Upper limit in bytes of this rank's host memory.
     memory_limit: Option<u64>,
+    /// How long this rank waits for another, once the exchange is set up.
+    longest_wait: Duration,
 }
 
 impl fmt::Debug for Team {
@@ -90,6 +92,7 @@ impl Team {
             link: None,
             step_delay: Duration::ZERO,
             memory_limit: None,
+            longest_wait: Duration::MAX,
         }
     }
 
@@ -241,6 +244,7 @@ impl Team {
         if size == 1 {
             return Ok(());
         }
+        self.longest_wait = options.longest_wait();
         let control = &mut *self.control;
         let _doing = doing::begin("the groups of ranks that sum gradients");
         let ranges = Gradients::buckets(parameters, options.bucket_values());

@@ -4,6 +4,7 @@ use super::{Events, EventsSummary, refusals};
 use crate::commands::score::box_grid;
 use crate::failure::Advice;
 use crate::input::name_of;
+use crate::interrupt;
 use squall_climate::ClimateError;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventCounts, RunFolder, clear_results, is_result};
@@ -97,6 +98,7 @@ impl Events {
             tracing::warn!("{}: {note}", self.masks);
         }
         formats.iter().try_for_each(|format| format.check(&times))?;
+        interrupt::check_whole()?;
         let _lock = FolderLock::take(&self.out)?;
         // Removes formats of an earlier import, and leftovers of a killed one.
         clear_results(&self.out)?;

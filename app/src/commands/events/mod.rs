@@ -21,7 +21,7 @@ use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, counted};
 use crate::saving::SAVE_EVERY_SECONDS;
 use crate::tags::Tags;
-use crate::{input, output, ranks};
+use crate::{input, interrupt, output, ranks};
 use anyhow::Context;
 use clap::Args;
 use fields::Fields;
@@ -130,6 +130,8 @@ fn area(text: &str) -> Result<f64, String> {
 impl Events {
     /// Extracts, tracks and says what was found.
     pub fn run(self) -> anyhow::Result<()> {
+        // Before ranks connect and files are opened, which may take minutes: the signal of a batch system would look like a crash.
+        interrupt::flag();
         let summary = match ranks::processes()? {
             Some(mut world) => {
                 let ranks = world.size();

@@ -95,6 +95,8 @@ pub struct Infer {
 impl Infer {
     /// Infers and reports the result.
     pub fn run(self) -> anyhow::Result<()> {
+        // Before ranks connect and files are opened, which may take minutes: the signal of a batch system would look like a crash.
+        interrupt::flag();
         self.device.open()?;
         let (report, first) = match ranks::processes()? {
             Some(mut world) => {

@@ -23,6 +23,8 @@ pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [d
 
 /// Labels, writes everything and returns what was found.
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
+    // Before files are opened, which may take minutes: the signal of a batch system would look like a crash.
+    interrupt::flag();
     let archive = command.open_fields()?;
     if let Err(error) = input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)
     {
@@ -67,8 +69,6 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     }
     let mut progress = Progress::new("label", times);
     progress.start(times, start);
-    // From here on signals set a flag.
-    interrupt::flag();
     let missing = Missing::default();
     let skipped = Skipped::new(command.skip_bad, "is left out");
     let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {

@@ -18,7 +18,7 @@ use crate::own_folder::{self, Holds};
 use crate::plan::{Plan, bytes, counted};
 use crate::skipped::{self, Skipped};
 use crate::tags::{self, Tags};
-use crate::{code, input, output};
+use crate::{code, input, interrupt, output};
 use clap::Args;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selection, SplitRule, StoreMeta, StoreWriter};
@@ -111,6 +111,8 @@ fn hours(text: &str) -> Result<f64, String> {
 impl Stage {
     /// Stages and reports the contents of the store.
     pub fn run(self) -> anyhow::Result<()> {
+        // Before files are opened, which may take minutes: the signal of a batch system would look like a crash.
+        interrupt::flag();
         if let Some(local) = &self.local {
             return local::run(&self, local);
         }

@@ -37,6 +37,8 @@ const NO_WARM_CORE: &str = "not told, for want of fields at all times (heights a
 
 /// Runs the methods and says what they found.
 pub fn run(command: &Label) -> anyhow::Result<()> {
+    // Before files are opened, which may take minutes: the signal of a batch system would look like a crash.
+    interrupt::flag();
     if !command.formats.is_empty() {
         return Err(Advice::usage(
             "--boxes-hdf5, --boxes-coco and --boxes-geojson come with `--method deepcam` alone",
@@ -83,8 +85,6 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         saving: Saving::every(command.save_every),
         progress: begin(&archive, [first.seen(), second.done()]),
     };
-    // From here on signals set a flag.
-    interrupt::flag();
     let labelled = labelling.label(first, &mut second);
     let Labelling {
         folder,

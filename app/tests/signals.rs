@@ -1,0 +1,66 @@
+//! Signals of batch systems and terminals, at moments at which they ended the program like a crash.
+
+mod common;
+
+use common::{path, run, simulate, squall, text};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+/// Runs the program, which gets this signal while it reads `pipe`, an empty file.
+fn told_while_reading(arguments: &[&str], pipe: &Path, signal: &str) -> Output {
+    let made = Command::new("mkfifo").arg(pipe).status();
+    assert!(made.expect("mkfifo starts").success());
+    let program = squall()
+        .args(arguments)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    // The shell opens the pipe when the program does, and closes it at its own end.
+    let script = r#"exec 3>"$1"; kill -s "$2" "$3""#;
+    let mut writer = Command::new("sh")
+        .args(["-c", script, "sh", path(pipe), signal])
+        .arg(program.id().to_string())
+        .spawn()
+        .expect("sh starts");
+    let output = program.wait_with_output().expect("it ends");
+    // It would wait for ever for a program that did not open the pipe.
+    let _ = writer.kill();
+    writer.wait().expect("sh ends");
+    std::fs::remove_file(pipe).expect("removed");
+    output
+}
+
+/// They ended with the signal until everything was opened, which takes minutes for thousands of files.
+#[test]
+fn a_signal_before_the_work_begins_means_run_me_again() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let fields = simulate(folder.path(), 4, 5);
+    let [labels, events, pipe] =
+        ["labels", "events", "empty.toml"].map(|name| folder.path().join(name));
+    let calls = [
+        [
+            "label",
+            path(&fields),
+            "--out",
+            path(&labels),
+            "--thresholds",
+        ],
+        [
+            "events",
+            path(&labels),
+            "--out",
+            path(&events),
+            "--tracking",
+        ],
+    ];
+    for call in calls {
+        let call = [&call[..], &[path(&pipe), "--quiet"]].concat();
+        let output = told_while_reading(&call, &pipe, "USR1");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(75), "{}: {said}", call[0]);
+        std::fs::write(&pipe, "").expect("written");
+        run(&call);
+        std::fs::remove_file(&pipe).expect("removed");
+    }
+}

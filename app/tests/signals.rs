@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{path, run, simulate, squall, text};
+use common::{path, run, simulate, squall, staged, text};
+use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -63,4 +64,23 @@ fn a_signal_before_the_work_begins_means_run_me_again() {
         run(&call);
         std::fs::remove_file(&pipe).expect("removed");
     }
+}
+
+/// What reads standard output got an empty document at the normal end of a turn.
+#[test]
+fn a_training_whose_time_is_up_tells_programs_so() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (store, out) = (staged(folder.path(), 4, 5), folder.path().join("model"));
+    let words = "--recipe small --json --quiet --set training.steps=50 --set training.batch=1 --set precision=f32 \
+                 --set training.validation_samples=1 --set training.max_seconds=0.001";
+    let output = squall()
+        .args(["train", "--data", path(&store), "--out", path(&out)])
+        .args(words.split_whitespace())
+        .output()
+        .expect("it starts");
+    assert_eq!(output.status.code(), Some(75), "{}", text(&output));
+    let summary: Value = serde_json::from_slice(&output.stdout).expect("one JSON document");
+    assert_eq!(summary["outcome"], "interrupted");
+    assert_eq!(summary["steps"], 1);
+    assert_eq!(summary["percent_of_peak"], Value::Null);
 }

@@ -131,6 +131,13 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
     ]
 }
 
+/// The report for programs; without a matrix product rate, `percent_of_peak` is null.
+fn summary(report: &TrainReport, rate: f64) -> anyhow::Result<serde_json::Value> {
+    let mut summary = serde_json::to_value(report)?;
+    summary["percent_of_peak"] = percent_of_peak(&report.balance, report.ranks, rate).into();
+    Ok(summary)
+}
+
 impl Train {
     /// Trains and reports the result.
     pub fn run(self) -> anyhow::Result<()> {
@@ -140,6 +147,16 @@ impl Train {
         let mut team = ranks::team()?;
         let first = team.is_first();
         let report = self.train_as(&mut team)?;
+        if report.outcome == Outcome::Interrupted {
+            // At the end of a turn there is no time to measure rates.
+            if first
+                && self.json
+                && let Err(error) = summary(&report, f64::NAN).and_then(|all| output::json(&all))
+            {
+                tracing::warn!("the summary is not printed: {error}");
+            }
+            return Err(interrupt::stopped());
+        }
         if !self.json && logging::is_quiet() {
             return Ok(());
         }
@@ -149,10 +166,7 @@ impl Train {
             return Ok(());
         }
         if self.json {
-            let percent = percent_of_peak(&report.balance, report.ranks, rate);
-            let mut summary = serde_json::to_value(&report)?;
-            summary["percent_of_peak"] = percent.into();
-            return output::json(&summary);
+            return output::json(&summary(&report, rate)?);
         }
         for line in closing(&report, rate) {
             tracing::info!("{line}");
@@ -179,10 +193,14 @@ impl Train {
 
     /// Trains and reports the result; an error if a signal stopped it.
     pub fn train(&self) -> anyhow::Result<TrainReport> {
-        self.train_as(&mut Team::solo())
+        let report = self.train_as(&mut Team::solo())?;
+        match report.outcome {
+            Outcome::Finished => Ok(report),
+            Outcome::Interrupted => Err(interrupt::stopped()),
+        }
     }
 
-    /// Trains as one of several ranks and reports the result; an error ends the job.
+    /// Trains as one of several ranks and reports the result, also if a signal stopped it; an error ends the job.
     fn train_as(&self, team: &mut Team) -> anyhow::Result<TrainReport> {
         let report = self.train_with(team);
         if let Err(error) = &report
@@ -193,16 +211,11 @@ impl Train {
             team.retire();
         }
         let report = ranks::finish(team.size(), report)?;
-        match report.outcome {
-            Outcome::Finished => Ok(report),
-            Outcome::Interrupted => {
-                if team.is_first() {
-                    let step = report.steps;
-                    tracing::info!("stopped after step {step}, which the checkpoint holds");
-                }
-                Err(interrupt::stopped())
-            }
+        if report.outcome == Outcome::Interrupted && team.is_first() {
+            let step = report.steps;
+            tracing::info!("stopped after step {step}, which the checkpoint holds");
         }
+        Ok(report)
     }
 
     /// Opens the MLPerf log on the first rank, if requested. All ranks call it.

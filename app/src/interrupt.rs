@@ -1,5 +1,5 @@
-//! Handles SIGINT, SIGTERM, and the SIGUSR1 and SIGUSR2 that batch systems send near the time limit: finishes the
-//! current step, saves, and exits with the code that means "run me again".
+//! Handles SIGINT, SIGTERM, the SIGHUP of a closed terminal, and the SIGUSR1, SIGUSR2 and SIGXCPU that batch systems send
+//! near a limit of time: finishes the current step, saves, and exits with the code that means "run me again".
 
 use crate::failure::{Advice, INTERRUPTED};
 use squall_data::DataError;
@@ -26,13 +26,15 @@ pub fn flag() -> Arc<AtomicBool> {
             std::thread::sleep(ONE_SIGNAL);
             armed.store(true, Ordering::Relaxed);
         });
-        use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-        for signal in [SIGUSR1, SIGUSR2] {
+        use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
+        // Beyond a limit of CPU time the system sends SIGXCPU every second: a second one must not end the program.
+        for signal in [SIGUSR1, SIGUSR2, SIGXCPU] {
             if let Err(error) = signal_hook::flag::register(signal, stop.clone()) {
                 tracing::warn!("a batch system's signals end the program at once ({error})");
             }
         }
-        for signal in [SIGINT, SIGTERM] {
+        let hangup = (!is_ignored(SIGHUP)).then_some(SIGHUP);
+        for signal in [SIGINT, SIGTERM].into_iter().chain(hangup) {
             let armed = signal_hook::flag::register_conditional_shutdown(
                 signal,
                 INTERRUPTED.into(),
@@ -48,6 +50,19 @@ pub fn flag() -> Arc<AtomicBool> {
         stop
     });
     stop.clone()
+}
+
+/// Whether this process was started to ignore a signal, as `nohup` does.
+pub fn is_ignored(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status");
+    status.is_ok_and(|status| ignores(&status, signal))
+}
+
+/// Whether a process of this status, as in `/proc`, ignores a signal.
+fn ignores(status: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1_u64 << (signal - 1)) != 0)
 }
 
 /// Makes writes beyond the file size limit of a shell or batch system (`ulimit -f`) fail like on a full disk. By
@@ -78,4 +93,19 @@ pub fn check_whole() -> anyhow::Result<()> {
 /// The error for a run ended by a signal.
 pub fn stopped() -> anyhow::Error {
     DataError::Interrupted.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use signal_hook::consts::{SIGHUP, SIGPIPE, SIGTERM};
+
+    #[test]
+    fn what_nohup_ignores_stays_ignored() {
+        let status = "Name:\tsquall\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001001\n";
+        for (signal, ignored) in [(SIGHUP, true), (SIGPIPE, true), (SIGTERM, false)] {
+            assert_eq!(ignores(status, signal), ignored, "{signal}");
+        }
+        assert!(!ignores("Name:\tsquall\n", SIGHUP));
+    }
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Need, lacks, mpirun, path, skipped, squall, staged, text};
+use common::{Need, hangups_are_ignored, lacks, mpirun, path, skipped, squall, staged, text};
 use squall_jobs::lock::FolderLock;
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -201,21 +201,27 @@ fn what_is_left_of_a_killed_command_has_the_pauses_of_all_tries() {
 
 #[test]
 fn a_signal_goes_on_and_the_end_counts() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let script = "trap 'exit 75' TERM; echo >>starts; while :; do sleep 0.02; done";
-    let mut child = supervise(folder.path(), 5, script)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("starts");
-    let patience = Instant::now() + Duration::from_secs(20);
-    while starts(folder.path()) == 0 && Instant::now() < patience {
-        std::thread::sleep(Duration::from_millis(10));
+    use rustix::process::{Pid, Signal, kill_process};
+    for signal in [Signal::TERM, Signal::HUP] {
+        if signal == Signal::HUP && hangups_are_ignored() {
+            println!("SIGHUP is not judged, it is ignored here");
+            continue;
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = "trap 'exit 75' TERM HUP; echo >>starts; while :; do sleep 0.02; done";
+        let mut child = supervise(folder.path(), 5, script)
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let patience = Instant::now() + Duration::from_secs(20);
+        while starts(folder.path()) == 0 && Instant::now() < patience {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        kill_process(Pid::from_child(&child), signal).expect("told");
+        let status = child.wait().expect("ends");
+        assert_eq!(status.code(), Some(75), "{signal:?}");
+        assert_eq!(starts(folder.path()), 1);
     }
-    let pid = rustix::process::Pid::from_child(&child);
-    rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("told");
-    let status = child.wait().expect("ends");
-    assert_eq!(status.code(), Some(75));
-    assert_eq!(starts(folder.path()), 1);
 }
 
 /// As of `supervise -- env NAME=VALUE mpirun ...`: Open MPI would kill the ranks soon after a SIGTERM, and exit with 1.

@@ -15,6 +15,14 @@ pub fn squall() -> Command {
     command
 }
 
+/// Whether tests run where a closed terminal does not matter, as by `nohup`: the programs that they start ignore SIGHUP.
+pub fn hangups_are_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").expect("a status");
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16);
+    mask.expect("a number") & 1 != 0
+}
+
 /// What starts ranks, to be given their number and programs: `mpirun`, or what MPIRUN names.
 pub fn mpirun() -> Command {
     let launcher = std::env::var("MPIRUN");

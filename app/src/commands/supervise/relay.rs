@@ -1,9 +1,9 @@
 //! The supervised process, and signals forwarded to it.
 
 use crate::failure::Advice;
-use crate::threads;
+use crate::{interrupt, threads};
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU};
 use signal_hook::iterator::Signals;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
@@ -46,12 +46,19 @@ fn is_called_like_a_launcher(program: &Path) -> bool {
     matches!(stem, Some("mpirun" | "mpiexec" | "orterun" | "prterun"))
 }
 
-/// The signal to forward; `gently` holds until the first SIGTERM or SIGINT. Open MPI forwards SIGUSR1 and waits; after
+/// Whether a signal asks a command to end now.
+fn is_end(signal: i32) -> bool {
+    matches!(signal, SIGTERM | SIGINT | SIGHUP)
+}
+
+/// The signal to forward; `gently` holds until the first of [`is_end`]. Open MPI forwards SIGUSR1 and waits; after
 /// SIGTERM it kills ranks within two seconds, in the middle of a step and without a checkpoint, and exits with 1. Batch
-/// systems send SIGUSR1 first if configured, and SIGTERM when the time is over.
+/// systems send SIGUSR1 first if configured, and SIGTERM when the time is over. SIGXCPU would end a launcher, which
+/// forwards SIGUSR1.
 fn passed_on(signal: i32, gently: &mut bool) -> i32 {
     match signal {
-        SIGTERM | SIGINT if std::mem::take(gently) => SIGUSR1,
+        SIGXCPU => SIGUSR1,
+        end if is_end(end) && std::mem::take(gently) => SIGUSR1,
         other => other,
     }
 }
@@ -66,7 +73,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    /// With `gently`, the first SIGTERM or SIGINT is forwarded as SIGUSR1; the same holds if the process has become
+    /// With `gently`, the first signal of [`is_end`] is forwarded as SIGUSR1; the same holds if the process has become
     /// Open MPI's launcher by then.
     pub(super) fn start(mut gently: bool) -> anyhow::Result<Self> {
         let relay = Self {
@@ -74,7 +81,10 @@ impl Relay {
             told: Arc::default(),
             changing: Arc::default(),
         };
-        let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1, SIGUSR2])?;
+        // A terminal that closes, unless `nohup` says that it does not matter.
+        let hangup = (!interrupt::is_ignored(SIGHUP)).then_some(SIGHUP);
+        let others = [SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXCPU];
+        let mut signals = Signals::new(others.into_iter().chain(hangup))?;
         let (child, told) = (relay.child.clone(), relay.told.clone());
         let changing = relay.changing.clone();
         std::thread::spawn(move || {
@@ -83,7 +93,7 @@ impl Relay {
                 told.store(true, Ordering::Relaxed);
                 let _held = changing.lock().unwrap_or_else(PoisonError::into_inner);
                 let number = child.load(Ordering::Relaxed);
-                if matches!(signal, SIGTERM | SIGINT) && std::mem::take(&mut is_first_end) {
+                if is_end(signal) && std::mem::take(&mut is_first_end) {
                     gently = gently || has_become_open_mpi(number);
                 }
                 let signal = passed_on(signal, &mut gently);
@@ -170,6 +180,9 @@ mod tests {
         };
         assert_eq!(told(&[SIGTERM, SIGTERM], true), [SIGUSR1, SIGTERM]);
         assert_eq!(told(&[SIGINT, SIGTERM], true), [SIGUSR1, SIGTERM]);
+        assert_eq!(told(&[SIGHUP, SIGHUP], true), [SIGUSR1, SIGHUP]);
+        // The system repeats it every second.
+        assert_eq!(told(&[SIGXCPU, SIGXCPU], false), [SIGUSR1, SIGUSR1]);
         assert_eq!(told(&[SIGTERM, SIGUSR2], false), [SIGTERM, SIGUSR2]);
         // A batch system's warning does not use up the one gentle passing on.
         let warned = [SIGUSR1, SIGUSR2, SIGTERM, SIGTERM];

@@ -309,6 +309,40 @@ fn years_of_unknown_winds_are_missing_and_not_calm() {
     assert!(trends_page(&found, "winds", "").contains("26 years, 1975 to 2000"));
 }
 
+/// Regression: better reporting of winds was a trend of their mean.
+#[test]
+fn means_of_which_early_tracks_lack_more_values_have_no_significant_trend() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path(), 0);
+    let file = folder.path().join("tracks.csv");
+    let table = fs::read_to_string(&file).unwrap();
+    let rows = table.lines().map(|row| {
+        let cells: Vec<&str> = row.split(',').collect();
+        let is_fifth = cells[0].parse::<u32>().is_ok_and(|id| id % 5 == 0);
+        if is_fifth && cells[2] < "1981" {
+            format!("{},\n", cells[..6].join(","))
+        } else {
+            format!("{row}\n")
+        }
+    });
+    let rows: String = rows.collect();
+    fs::write(&file, rows).unwrap();
+    let found = of(folder.path(), None, &options()).unwrap();
+    let wind = row(&found, Quantity::CycloneWind, Group::ALL);
+    assert!(
+        wind.adjusted_p.is_some_and(|p| p < 0.001) && !wind.significant,
+        "{wind:?}"
+    );
+    // The latitude when strongest comes from the events, which all have a wind.
+    let note = "of the later half 0 % have no value for tropical_cyclone max_wind, tropical_cyclone max_wind_p90: no \
+                trend of these is called significant";
+    assert!(
+        found.notes.iter().any(|said| said.contains(note)),
+        "{:?}",
+        found.notes
+    );
+}
+
 /// Best tracks may have only some seasons; the others used to count as years without a storm, without any note.
 #[test]
 fn years_that_no_table_has_a_row_of_are_said() {

@@ -59,8 +59,9 @@ pub use normal::{normal_cdf, student_limit};
 pub use quantity::{Extreme, Kind, Quantity, QuantityInfo};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
+pub(crate) use side::{is_of_values, sum_of_years, unequal_shares};
 pub use statistic::Statistic;
-pub(crate) use unequal::{NO_LIFETIME, quantity_names};
+pub(crate) use unequal::{NO_LIFETIME, fate_of_valueless, quantity_names};
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
@@ -80,7 +81,7 @@ use period::note_year;
 use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;
-use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years};
+use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years, withhold};
 
 /// One run, or the members of an ensemble, and the range of years to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -328,13 +329,14 @@ impl Plan {
         note_continued(names, sides, &mut notes);
         note_pieces(names, sides, &mut notes);
         let whole_year = selection.whole_year();
-        let changes = changes(
+        let mut changes = changes(
             names,
             sides,
             (&design, check_cancelled),
             whole_year,
             &mut notes,
         )?;
+        withhold(names, sides, &mut changes, &mut notes);
         notes.extend(mask_size::note(names, sides, &changes));
         notes.extend(moisture::note(names, sides, &changes));
         progress(3)?;

@@ -2,7 +2,7 @@
 
 use super::names::{Names, grouped};
 use super::side::Ensemble;
-use super::{Quantity, Side, words};
+use super::{ChangeRow, Group, Quantity, Side, is_of_values, unequal_shares, words};
 use crate::track::{Pieces, note_of_pieces};
 use squall_data::Class;
 
@@ -87,7 +87,7 @@ pub(super) fn note_pieces(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<
     notes.extend(note_of_pieces(&of).map(|note| format!("{note} {NO_LIFETIME}")));
 }
 
-/// Notes the years in which annual numbers are unknown because tracks or events lack the summed value.
+/// Notes the years in which annual numbers or means are unknown because tracks or events lack the summed value.
 pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &mut Vec<String>) {
     let compared = |quantity: &Quantity| {
         let mut sides = sides.iter();
@@ -111,6 +111,48 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
                 years_of_members(&years, members)
             ));
         }
+    }
+}
+
+/// Calls no change of a mean or percentile significant for which the sides lack the values of different shares of
+/// tracks, and notes it.
+pub(super) fn withhold(
+    names: &Names,
+    sides: [&Ensemble; 2],
+    rows: &mut [ChangeRow],
+    notes: &mut Vec<String>,
+) {
+    let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
+    for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
+        let (quantity, group) = (row.quantity, row.group());
+        let [a, b] = sides.map(|side| side.seen_and_valued(quantity, group));
+        let (Some(a), Some(b)) = (a, b) else { continue };
+        let Some(shares) = unequal_shares([a, b]) else {
+            continue;
+        };
+        if group == Group::ALL {
+            let shares = shares.map(|share| format!("{:.0} %", 100.0 * share));
+            everywhere.push((quantity as usize, shares));
+        } else if row.significant {
+            in_parts.push(quantity as usize);
+        }
+        row.significant = false;
+    }
+    in_parts.retain(|place| everywhere.iter().all(|(other, _)| other != place));
+    in_parts.dedup();
+    let [label_a, label_b] = names.labels();
+    // Quantities with a common cause lack the same shares.
+    for ([a, b], quantities) in grouped(everywhere, |a, b| a == b) {
+        notes.push(format!(
+            "Of {label_a} {a} and of {label_b} {b} of the tracks have no value for {}: no change of these is called significant, because tracks without a value, mostly weak ones, are left out of one more than of the other.",
+            quantity_names(&quantities)
+        ));
+    }
+    if !in_parts.is_empty() {
+        notes.push(format!(
+            "In some basins or seasons {label_a} and {label_b} lack the values of different shares of tracks for {}: these changes are not called significant.",
+            quantity_names(&in_parts)
+        ));
     }
 }
 
@@ -142,7 +184,16 @@ fn years_of_members(years: &[Vec<i64>], members: &[String]) -> String {
     }
 }
 
-/// Notes which annual numbers count tracks or events without a value as none.
+/// What becomes of tracks or events without a value.
+pub(crate) fn fate_of_valueless(quantity: Quantity) -> &'static str {
+    if is_of_values(quantity) {
+        "are left out"
+    } else {
+        "count as none"
+    }
+}
+
+/// Notes which annual numbers count tracks or events without a value as none, and which means leave them out.
 fn note_partly_known(
     label: &str,
     side: &Ensemble,
@@ -151,12 +202,13 @@ fn note_partly_known(
 ) {
     let without = compared.filter_map(|quantity| {
         let share = side.share_without(quantity)?;
-        Some((quantity as usize, format!("{:.0} %", 100.0 * share)))
+        let share = format!("{:.0} %", 100.0 * share);
+        Some((quantity as usize, (share, fate_of_valueless(quantity))))
     });
     // Quantities with a common cause lack the same share.
-    for (share, quantities) in grouped(without, |a, b| a == b) {
+    for ((share, fate), quantities) in grouped(without, |a, b| a == b) {
         notes.push(format!(
-            "Of {label} {share} of the tracks or events have no value for {}: they count as none.",
+            "Of {label} {share} of the tracks or events have no value for {}: they {fate}.",
             quantity_names(&quantities)
         ));
     }

@@ -164,6 +164,7 @@ impl Plan {
             check_cancelled,
         )?;
         adjust(&mut trends, self.confidence);
+        notes::withhold(&side, &mut trends, &mut notes);
         let mut found = Trends {
             run: RunSummary::of(&self.input, &side),
             confidence: self.confidence,

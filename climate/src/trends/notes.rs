@@ -1,9 +1,10 @@
 //! Notes on data that the tables of a run lack.
 
+use super::TrendRow;
 use crate::compare::words::years_in_words;
 use crate::compare::{
-    Coverage, NO_LIFETIME, Quantity, Side, SideOptions, grouped, note_of_run, period,
-    quantity_names,
+    Coverage, Group, NO_LIFETIME, Quantity, Side, SideOptions, fate_of_valueless, grouped,
+    is_of_values, note_of_run, period, quantity_names, sum_of_years, unequal_shares,
 };
 use crate::error::Result;
 use crate::track::note_of_pieces;
@@ -56,12 +57,13 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     notes.extend(note_of_run(label, &side.coverage.rules, &known));
     let shares = known.iter().filter_map(|quantity| {
         let share = side.share_without(*quantity)?;
-        Some((*quantity as usize, format!("{:.0} %", 100.0 * share)))
+        let share = format!("{:.0} %", 100.0 * share);
+        Some((*quantity as usize, (share, fate_of_valueless(*quantity))))
     });
     // Quantities with a common cause lack the same share and get one note.
-    for (share, quantities) in grouped(shares, |a, b| a == b) {
+    for ((share, fate), quantities) in grouped(shares, |a, b| a == b) {
         notes.push(format!(
-            "{share} of the tracks or events have no value for {}: they count as none.",
+            "{share} of the tracks or events have no value for {}: they {fate}.",
             quantity_names(&quantities)
         ));
     }
@@ -91,4 +93,40 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     }
     let pieces = note_of_pieces(&[(label.to_string(), side.pieces)]);
     notes.extend(pieces.map(|note| format!("{note} {NO_LIFETIME}")));
+}
+
+/// Calls no trend of a mean or percentile significant if the earlier and the later half of its years lack the values of
+/// different shares of tracks, and notes it.
+pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<String>) {
+    let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
+    for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
+        let place = row.quantity as usize;
+        let Some(by_year) = side.seen_and_valued_by_year(row.quantity, row.group) else {
+            continue;
+        };
+        let (early, late) = by_year.split_at(by_year.len() / 2);
+        let Some(shares) = unequal_shares([early, late].map(sum_of_years)) else {
+            continue;
+        };
+        if row.group == Group::ALL {
+            everywhere.push((place, shares.map(|share| format!("{:.0} %", 100.0 * share))));
+        } else if row.significant {
+            in_parts.push(place);
+        }
+        row.significant = false;
+    }
+    in_parts.retain(|place| everywhere.iter().all(|(other, _)| other != place));
+    in_parts.dedup();
+    for ([early, late], quantities) in grouped(everywhere, |a, b| a == b) {
+        notes.push(format!(
+            "Of the tracks of the earlier half of the years {early} and of the later half {late} have no value for {}: no trend of these is called significant, because tracks without a value, mostly weak ones, are left out of one more than of the other.",
+            quantity_names(&quantities)
+        ));
+    }
+    if !in_parts.is_empty() {
+        notes.push(format!(
+            "In some basins or seasons the earlier and the later half of the years lack the values of different shares of tracks for {}: these trends are not called significant.",
+            quantity_names(&in_parts)
+        ));
+    }
 }

@@ -180,7 +180,12 @@ fn evidence(row: &TrendRow, trends: &Trends) -> String {
         ),
         (None, None) => format!("no interval, because {}", reason(&row.trend)),
     };
-    let alone = if !row.significant && p < false_rate(confidence) {
+    let rate = false_rate(confidence);
+    let alone = if row.significant {
+        ""
+    } else if row.adjusted_p.is_some_and(|p| p < rate) {
+        ", but the share of tracks without a value changes"
+    } else if p < rate {
         " for this row alone, more after correction for the number of rows"
     } else {
         ""
@@ -266,7 +271,7 @@ mod tests {
         assert!(text.starts_with(begin), "{text}");
         // p is below 0.05, but not after correction.
         let mut row = of.row(Quantity::CycloneWind, Group::ALL, rising(40.0, 0.01));
-        row.significant = false;
+        (row.adjusted_p, row.significant) = (Some(0.06), false);
         let text = statement(&row, &of).unwrap();
         assert!(
             text.starts_with("No significant trend of the mean lifetime-maximum wind")
@@ -277,6 +282,11 @@ mod tests {
         row.trend.p = Some(0.05);
         let text = statement(&row, &of).unwrap();
         assert!(text.contains("p = 0.050); 40 years"), "{text}");
+        // p is below 0.05 even after correction, but more of the early tracks have no wind.
+        (row.trend.p, row.adjusted_p) = (Some(0.001), Some(0.002));
+        let text = statement(&row, &of).unwrap();
+        let end = "p = 0.001, but the share of tracks without a value changes); 40 years";
+        assert!(text.contains(end), "{text}");
         let none = of.row(Quantity::CycloneTracks, Group::ALL, [Some(0.0); 40]);
         assert_eq!(statement(&none, &of), None);
         of.months = vec![6, 7, 8];

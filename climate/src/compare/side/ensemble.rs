@@ -1,6 +1,6 @@
 //! The runs of one side, which are resampled together: one run, or the members of an ensemble.
 
-use super::{Extremes, Side, SideOptions};
+use super::{Extremes, Side, SideOptions, sum_of_years};
 use crate::compare::CancelCheck;
 use crate::compare::coverage::Coverage;
 use crate::compare::group::Group;
@@ -92,12 +92,15 @@ impl Ensemble {
 
     /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        let mut sums = (0.0, 0.0);
-        for run in &self.members {
-            let (seen, valued) = run.seen_and_valued(quantity)?;
-            sums = (sums.0 + seen, sums.1 + valued);
-        }
-        super::known::share_without(sums)
+        super::known::share_without(self.seen_and_valued(quantity, Group::ALL)?)
+    }
+
+    /// The number of tracks or events of a group summed by an annual number or mean in the known years of all runs, and
+    /// how many of them have a value; `None` for numbers that every table contains.
+    pub(crate) fn seen_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
+        let of_runs = (self.members.iter()).map(|run| run.seen_and_valued(quantity, group));
+        let of_runs: Option<Vec<(f64, f64)>> = of_runs.collect();
+        Some(sum_of_years(&of_runs?))
     }
 }
 

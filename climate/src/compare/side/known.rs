@@ -1,6 +1,8 @@
-//! The years for which a run knows an annual number: tracks without a wind must not count as weak ones.
+//! The years for which a run knows a number or mean of tracks: tracks without a wind must not count as weak ones, and
+//! those with one are not a fair choice of all.
 
 use super::Side;
+use crate::compare::group::Group;
 use crate::compare::quantity::{Extreme, Kind, Quantity};
 
 /// A year is unknown if a smaller share of its tracks or events has a value. A higher limit would be biased:
@@ -10,12 +12,23 @@ const KNOWN_SHARE: f64 = 0.5;
 /// A smaller share with values is noted.
 const NOTE_BELOW_SHARE: f64 = 0.95;
 
-/// The quantities that count the items summed by an annual number, and those of them with a value; `None` for numbers
-/// of tracks, which every table contains.
+/// The largest difference between two shares of tracks without a value at which a change of a mean can be called
+/// significant. Tracks without a value are mostly weak, so another share of them is another choice of tracks.
+const MAX_DIFFERENCE: f64 = 0.05;
+
+/// The quantities that count the items summed by an annual number or a mean of tracks, and those of them with a value;
+/// `None` for numbers of tracks, which every table contains, and for means of events, whose fields may be coarser in
+/// time than masks.
 fn seen_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
     use Quantity as Q;
     Some(match quantity {
-        Q::Hurricanes | Q::MajorHurricanes => (Q::CycloneTracks, Q::CycloneWind),
+        Q::Hurricanes | Q::MajorHurricanes | Q::CycloneWind | Q::CycloneWindHigh => {
+            (Q::CycloneTracks, Q::CycloneWind)
+        }
+        Q::CyclonePressure | Q::CyclonePressureLow => (Q::CycloneTracks, Q::CyclonePressure),
+        Q::CycloneLatitude => (Q::CycloneTracks, Q::CycloneLatitude),
+        Q::ExtratropicalWind => (Q::ExtratropicalTracks, Q::ExtratropicalWind),
+        Q::ExtratropicalPressure => (Q::ExtratropicalTracks, Q::ExtratropicalPressure),
         Q::CycloneEnergy => (Q::CycloneTracks, Q::CycloneEnergy),
         Q::CycloneLandfalls => (Q::CycloneTracks, Q::CycloneLandfalls),
         Q::RiverLandfalls => (Q::RiverTracks, Q::RiverLandfalls),
@@ -30,15 +43,41 @@ fn is_known(seen: f64, valued: f64) -> bool {
     valued >= KNOWN_SHARE * seen
 }
 
+/// The sums over years of what is seen and of what has a value.
+pub(crate) fn sum_of_years(by_year: &[(f64, f64)]) -> (f64, f64) {
+    (by_year.iter()).fold((0.0, 0.0), |sum, year| (sum.0 + year.0, sum.1 + year.1))
+}
+
 /// The share without a value, if not negligible.
 pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
     (valued < NOTE_BELOW_SHARE * seen).then(|| 1.0 - valued / seen)
 }
 
+/// Whether a quantity is a mean or percentile, which tracks without a value do not enter.
+pub(crate) fn is_of_values(quantity: Quantity) -> bool {
+    matches!(quantity.about().kind, Kind::Mean | Kind::Quantile(..))
+}
+
+/// The shares without a value of two samples of tracks, if they differ so much that a change of their mean may come
+/// from it. Each sample is the number of tracks, and how many of them have a value.
+pub(crate) fn unequal_shares(samples: [(f64, f64); 2]) -> Option<[f64; 2]> {
+    // Without tracks the share is NaN, which differs from nothing.
+    let [a, b] = samples.map(|(seen, valued)| 1.0 - valued / seen);
+    ((a - b).abs() > MAX_DIFFERENCE).then_some([a, b])
+}
+
 impl Side {
-    /// Whether each used year has a known annual number. In years without a track (or event) it is known to be 0.
-    pub(super) fn known_years(&self, quantity: Quantity) -> Vec<bool> {
-        let count = |quantity: Quantity, year: usize| self.sums[quantity as usize][year][0].count;
+    /// Whether each used year has a known annual number or mean of a group. In years without a track (or event) a
+    /// number is known to be 0. Annual numbers are known everywhere or nowhere: in small groups a single track without
+    /// a value, mostly a weak one, would remove a quiet year.
+    pub(super) fn known_years(&self, quantity: Quantity, group: Group) -> Vec<bool> {
+        let group = match quantity.about().kind {
+            Kind::PerYear => Group::ALL,
+            Kind::PerTime | Kind::Mean | Kind::Quantile(..) => group,
+        };
+        let index = group.index();
+        let count =
+            |quantity: Quantity, year: usize| self.sums[quantity as usize][year][index].count;
         let of_year = |year: usize| match seen_and_valued(quantity) {
             Some((seen, valued)) => is_known(count(seen, year), count(valued, year)),
             None => true,
@@ -56,34 +95,45 @@ impl Side {
             .collect()
     }
 
-    /// The used years in which an annual number is unknown.
+    /// The used years in which an annual number or mean is unknown.
     pub(crate) fn unknown_years(&self, quantity: Quantity) -> Vec<i64> {
-        if quantity.about().kind != Kind::PerYear {
-            return Vec::new();
-        }
-        let years = self.years.used.iter().zip(self.known_years(quantity));
+        let known = self.known_years(quantity, Group::ALL);
+        let years = self.years.used.iter().zip(known);
         years
             .filter(|(_, known)| !known)
             .map(|(year, _)| *year)
             .collect()
     }
 
-    /// The number of tracks or events summed by an annual number in the known years, and how many of them have a value;
-    /// `None` for numbers that every table contains.
-    pub(super) fn seen_and_valued(&self, quantity: Quantity) -> Option<(f64, f64)> {
+    /// The number of tracks or events of a group summed by an annual number or mean in each known year, and how many of
+    /// them have a value; `None` for numbers that every table contains.
+    pub(crate) fn seen_and_valued_by_year(
+        &self,
+        quantity: Quantity,
+        group: Group,
+    ) -> Option<Vec<(f64, f64)>> {
         let (seen, valued) = seen_and_valued(quantity)?;
-        let known = self.known_years(quantity);
-        let years = || (0..self.blocks.len()).filter(|&year| known[year]);
-        let count = |quantity: Quantity| -> f64 {
-            let sums = &self.sums[quantity as usize];
-            years().map(|year| sums[year][0].count).sum()
+        let known = self.known_years(quantity, group);
+        let years = (0..self.blocks.len()).filter(|&year| known[year]);
+        let count = |quantity: Quantity, year: usize| {
+            self.sums[quantity as usize][year][group.index()].count
         };
-        Some((count(seen), count(valued)))
+        Some(
+            years
+                .map(|year| (count(seen, year), count(valued, year)))
+                .collect(),
+        )
+    }
+
+    /// The sums of [`Self::seen_and_valued_by_year`].
+    pub(super) fn seen_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
+        let by_year = self.seen_and_valued_by_year(quantity, group)?;
+        Some(sum_of_years(&by_year))
     }
 
     /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        share_without(self.seen_and_valued(quantity)?)
+        share_without(self.seen_and_valued(quantity, Group::ALL)?)
     }
 
     /// Number of known years of each block.
@@ -109,5 +159,15 @@ mod tests {
         assert_eq!(share_without((20.0, 15.0)), Some(0.25));
         assert_eq!(share_without((20.0, 19.0)), None);
         assert_eq!(share_without((0.0, 0.0)), None);
+    }
+
+    #[test]
+    fn shares_differ_by_more_than_a_twentieth_and_not_from_none() {
+        assert_eq!(
+            unequal_shares([(100.0, 75.0), (100.0, 100.0)]),
+            Some([0.25, 0.0])
+        );
+        assert_eq!(unequal_shares([(100.0, 96.0), (100.0, 100.0)]), None);
+        assert_eq!(unequal_shares([(100.0, 75.0), (0.0, 0.0)]), None);
     }
 }

@@ -6,6 +6,7 @@ mod of_class;
 mod tables;
 
 pub(crate) use ensemble::{Ensemble, joined};
+pub(crate) use known::{is_of_values, sum_of_years, unequal_shares};
 pub(super) use tables::shared_transport;
 
 use crate::compare::coverage::{Coverage, Selection, Years};
@@ -140,8 +141,7 @@ impl Side {
         self.scales[season.map_or(0, |season| 1 + season)]
     }
 
-    /// Whether the tables contain a quantity: its columns, values if there are events, and for annual numbers at least
-    /// one known year.
+    /// Whether the tables contain a quantity: its columns, values if there are events, and at least one known year.
     pub fn knows(&self, quantity: Quantity) -> bool {
         let about = quantity.about();
         let any = |q: Quantity| self.has_any(q);
@@ -153,8 +153,9 @@ impl Side {
         let events = of_class::quantities(about.class).is_some_and(|q| any(q.tracks));
         let timed = match about.kind {
             Kind::PerTime => self.coverage.counted,
-            Kind::PerYear => self.known_years(quantity).contains(&true),
-            Kind::Mean | Kind::Quantile(..) => true,
+            Kind::PerYear | Kind::Mean | Kind::Quantile(..) => {
+                self.known_years(quantity, Group::ALL).contains(&true)
+            }
         };
         // Without events nothing is missing; with events, blank cells are not zeros.
         self.known[quantity as usize] && timed && (always || valued || !events)
@@ -187,24 +188,22 @@ impl Side {
             sums
         };
         let sums = &self.sums[quantity as usize];
-        let total = |scale: f64| by_block(&|year| sums[year][index].total * scale);
+        // A year with unknown winds is not a year without hurricanes, and its few winds are not those of all.
+        let known = self.known_years(quantity, group);
+        let weight = |year: usize| f64::from(u8::from(known[year]));
+        let total = |scale: f64| by_block(&|year| weight(year) * sums[year][index].total * scale);
         match quantity.about().kind {
-            Kind::PerYear => {
-                // A year with unknown winds is not a year without hurricanes.
-                let known = self.known_years(quantity);
-                let share = |year: usize| f64::from(u8::from(known[year]));
-                let of_known = |year: usize| share(year) * sums[year][index].total;
-                let scale = self.scale(group.season);
-                let numerator = by_block(&|year| of_known(year) * scale);
-                Statistic::ratio(numerator, by_block(&share))
-            }
+            Kind::PerYear => Statistic::ratio(total(self.scale(group.season)), by_block(&weight)),
             Kind::PerTime => {
                 Statistic::ratio(total(1.0), by_block(&|year| self.times[year][index]))
             }
-            Kind::Mean => Statistic::ratio(total(1.0), by_block(&|year| sums[year][index].count)),
+            Kind::Mean => {
+                let count = by_block(&|year| weight(year) * sums[year][index].count);
+                Statistic::ratio(total(1.0), count)
+            }
             Kind::Quantile(of, share) => {
                 let values = (self.values(of).iter())
-                    .filter(|(_, key)| key.is_in(group))
+                    .filter(|(_, key)| key.is_in(group) && known[key.year])
                     .map(|(value, key)| (*value, self.blocks[key.year] as u32))
                     .collect();
                 Statistic::quantile(share, values, blocks)

@@ -328,13 +328,13 @@ fn evidence(
     )
 }
 
-/// An addition for changes that would be significant if their row were the only test; otherwise empty.
+/// An addition for changes whose p is small but which are not significant: after correction, or because the tracks
+/// without a value are not as many on both sides; otherwise empty.
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
-    let alone = row
-        .change
-        .p
-        .is_some_and(|p| p < false_rate(comparison.draws.confidence));
-    if alone {
+    let is_small = |p: Option<f64>| p.is_some_and(|p| p < false_rate(comparison.draws.confidence));
+    if is_small(row.adjusted_p) {
+        ", but more tracks of one side have no value"
+    } else if is_small(row.change.p) {
         " for this row alone, more after correction for the number of rows"
     } else {
         ""

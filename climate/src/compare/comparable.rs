@@ -316,7 +316,7 @@ pub(super) fn common_months(
     Ok(months)
 }
 
-/// Notes which years of a side are not used, and which used years have no rows in the tables. Fails if a run has no
+/// Notes which years of a side are not used, and which used years and stretches of months have no rows in the tables. Fails if a run has no
 /// usable year. `before` is the number of runs of the other side that precede it.
 pub(super) fn check_years(
     side: &PlannedSide,
@@ -325,6 +325,7 @@ pub(super) fn check_years(
     notes: &mut Vec<String>,
 ) -> Result<()> {
     let (mut left_out, mut uncounted, mut empty) = (Vec::new(), Vec::new(), Vec::new());
+    let mut silent = Vec::new();
     for (place, run) in side.members.iter().enumerate() {
         let years = years_of(run, &side.options)?;
         if !years.left_out.is_empty() {
@@ -334,8 +335,10 @@ pub(super) fn check_years(
         if !run.counted {
             uncounted.push((before + place, run.calendar));
         }
-        let without = run.years_without_rows(&side.options.selection, &years.used);
+        let selection = &side.options.selection;
+        let without = run.years_without_rows(selection, &years.used);
         empty.push((before + place, (without, years.used.len())));
+        silent.push((before + place, run.silent_stretches(selection, &years.used)));
     }
     for (which, runs) in grouped(left_out, |a, b| a == b) {
         notes.push(format!(
@@ -357,6 +360,10 @@ pub(super) fn check_years(
     for ((without, used), runs) in grouped(empty, |a, b| a == b) {
         let tables = format!("the tables of {}", names.format_runs(&runs));
         notes.extend(period::note_without_rows(&tables, &without, used));
+    }
+    for (stretches, runs) in grouped(silent, |a, b| a == b) {
+        let tables = format!("the tables of {}", names.format_runs(&runs));
+        notes.extend(period::note_of_silence(&tables, &stretches));
     }
     Ok(())
 }

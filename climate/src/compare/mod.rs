@@ -33,6 +33,7 @@ mod reach;
 mod read;
 mod return_level;
 mod side;
+pub(crate) mod silence;
 mod statistic;
 mod unequal;
 mod unit;

@@ -1,5 +1,6 @@
 //! The months and years of one run that count, and notes on those that do not; for comparisons and trends.
 
+use super::silence::{Stretch, stretches_in_words};
 use super::words::{month_name, months as in_words, years_in_words};
 use super::{Coverage, Selection, SideOptions, Years};
 use crate::error::{ClimateError, Result};
@@ -77,6 +78,16 @@ pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> O
             "In {} of {used} years {tables} have no row at all: {}. They count as years without an event, although nothing says that anybody looked.",
             without.len(),
             years_in_words(without)
+        )
+    })
+}
+
+/// A note on unusually long stretches of months without any row in the tables; `None` if there are none.
+pub(crate) fn note_of_silence(tables: &str, stretches: &[Stretch]) -> Option<String> {
+    (!stretches.is_empty()).then(|| {
+        format!(
+            "In {} {tables} have no row at all. Such months count as months without an event, although nothing says that anybody looked.",
+            stretches_in_words(stretches)
         )
     })
 }

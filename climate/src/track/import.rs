@@ -2,6 +2,7 @@
 
 use super::readers::{ImportedPoint, TrackTable};
 use super::{Identity, Track};
+use crate::compare::silence::{has_whole_year, silent_stretches, stretches_in_words};
 use crate::compare::words::years_in_words;
 use crate::events::Event;
 use crate::map::LandMask;
@@ -124,6 +125,23 @@ pub fn note_of_empty_years(times: &[Time]) -> Option<String> {
         format!(
             "no point is of {}: nothing says whether there was no storm, or nobody looked, and `squall compare` and `squall trends` count these as years without a storm",
             years_in_words(&empty)
+        )
+    })
+}
+
+/// A note on unusually long stretches of months without any time, other than those of whole years; `None` if there are
+/// none.
+pub fn note_of_silence(times: &[Time]) -> Option<String> {
+    let month = |time: &Time| {
+        let (year, month, _) = time.date();
+        (year, month)
+    };
+    let mut stretches = silent_stretches(&times.iter().map(month).collect());
+    stretches.retain(|stretch| !has_whole_year(*stretch, 1));
+    (!stretches.is_empty()).then(|| {
+        format!(
+            "no point is of {}: nothing says whether there was no storm, or nobody looked, and `squall compare` and `squall trends` count these as months without a storm",
+            stretches_in_words(&stretches)
         )
     })
 }
@@ -271,6 +289,24 @@ mod tests {
         let begin = "no point is of 1984, 1986 to 1988: ";
         assert!(note.starts_with(begin), "{note}");
         assert_eq!((of(&[1983, 1984]), of(&[])), (None, None));
+    }
+
+    /// Regression: of odd seasons, even years had only the southern storms of November, and nothing was said.
+    #[test]
+    fn stretches_without_a_point_are_said() {
+        let months = (1981..=1986).flat_map(|year| (1..=12).map(move |month| (year, month)));
+        let of = |has: fn(&(i64, i64)) -> bool| {
+            let time =
+                |(year, month)| Time::new(Calendar::Standard, year, month, 9, 0, 0, 0).unwrap();
+            let times: Vec<Time> = months.clone().filter(has).map(time).collect();
+            note_of_silence(&times)
+        };
+        let note = of(|(year, month)| year % 2 == 1 || *month > 10).unwrap();
+        let begin = "no point is of January to October 1982, January to October 1984, ";
+        assert!(note.starts_with(begin), "{note}");
+        assert_eq!(of(|_| true), None);
+        // Years without any are in the other note.
+        assert_eq!(of(|(year, _)| year % 2 == 1), None);
     }
 
     /// Extra points without wind do not change the energy.

@@ -14,7 +14,8 @@ pub(super) fn covered_quantities(side: &Side) -> impl Iterator<Item = Quantity> 
     Quantity::all().filter(move |quantity| side.covers(quantity.about().class))
 }
 
-/// Adds notes on unused years, on a missing record of analysed times, and on years without any row.
+/// Adds notes on unused years, on a missing record of analysed times, and on years and stretches of months without any
+/// row.
 ///
 /// # Errors
 /// [`crate::ClimateError::Period`] if no year can be used.
@@ -39,6 +40,8 @@ pub(super) fn of_years(
     let without = run.years_without_rows(&options.selection, &years.used);
     let used = years.used.len();
     notes.extend(period::note_without_rows("the tables", &without, used));
+    let stretches = run.silent_stretches(&options.selection, &years.used);
+    notes.extend(period::note_of_silence("the tables", &stretches));
     Ok(())
 }
 

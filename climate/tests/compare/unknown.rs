@@ -452,3 +452,37 @@ fn years_that_no_table_has_a_row_of_are_said() {
         .collect();
     assert_eq!(empty, [note]);
 }
+
+/// Regression: of a file of odd seasons, even years had the southern storms of their last months, so that no year was
+/// without a row, and the other months counted as calm.
+#[test]
+fn stretches_that_no_table_has_a_row_of_are_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    fs::remove_file(path("b/statistics.nc")).unwrap();
+    let file = path("b/events.csv");
+    let table = fs::read_to_string(&file).unwrap();
+    let is_there = |row: &&str| {
+        let date = row.split(',').nth(1).unwrap();
+        let number = |part: std::ops::Range<usize>| date.get(part)?.parse::<i64>().ok();
+        let (year, month) = (number(0..4), number(5..7));
+        year.is_none_or(|year| year % 2 == 1) || month > Some(10)
+    };
+    let rows: Vec<&str> = table.lines().filter(is_there).collect();
+    fs::write(&file, rows.join("\n") + "\n").unwrap();
+    let noleap = CompareOptions {
+        calendar: Some(Calendar::NoLeap),
+        ..options()
+    };
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
+    let begin = "In January to October 2002, January to October 2004, ";
+    assert!(
+        (found.notes.iter())
+            .any(|n| n.starts_with(begin) && n.contains("the tables of b have no row")),
+        "{:?}",
+        found.notes
+    );
+}

@@ -94,7 +94,11 @@ impl Events {
         }
         let mut times: Vec<Time> = events.iter().map(|event| event.time).collect();
         times.dedup();
-        if let Some(note) = import::note_of_empty_years(&times) {
+        let notes = [
+            import::note_of_empty_years(&times),
+            import::note_of_silence(&times),
+        ];
+        for note in notes.into_iter().flatten() {
             tracing::warn!("{}: {note}", self.masks);
         }
         formats.iter().try_for_each(|format| format.check(&times))?;

@@ -2,6 +2,7 @@
 
 mod stored;
 
+use super::silence::{Stretch, has_whole_year, months_of_stretch, silent_stretches};
 use crate::error::{ClimateError, Result};
 use crate::statistics::{Span, days_apart};
 use crate::table::calendar_beside;
@@ -228,6 +229,21 @@ impl Coverage {
         years
             .filter(|year| !self.counted && !has_rows(*year))
             .collect()
+    }
+
+    /// The stretches of months without any row that are unusually long for these tables and cut into the given years, if
+    /// the coverage is derived from tables only. Those of a whole year are left to [`Self::years_without_rows`].
+    pub(crate) fn silent_stretches(&self, selection: &Selection, years: &[i64]) -> Vec<Stretch> {
+        let is_used = |(year, month): (i64, i64)| {
+            selection.months.contains(&month) && years.contains(&selection.year_of(year, month))
+        };
+        // With statistics there are no months with rows, and no stretch between them.
+        let mut stretches = silent_stretches(&self.with_rows);
+        stretches.retain(|stretch| {
+            !has_whole_year(*stretch, selection.year_start)
+                && months_of_stretch(*stretch).any(is_used)
+        });
+        stretches
     }
 
     /// The first and last analysed time.

@@ -2,7 +2,7 @@
 
 mod discs;
 
-use discs::{Disc, follow, grid, keep_all};
+use discs::{Disc, at, events, follow, grid, keep_all};
 use squall_climate::Track;
 use squall_climate::track::{Fate, Origin, Tracker, TrackerOptions};
 
@@ -55,6 +55,40 @@ fn of_two_like_rivers_that_become_one_neither_goes_on() {
     let (_, tracks) = follow(options, &history);
     assert_eq!((tracks.len(), tracks[0].points), (3, 6));
     assert!(tracks[0].distance_km > 1400.0, "{tracks:?}");
+}
+
+/// Regression: landfalls of pieces that begin over land were lost, although the river they split from was at sea.
+#[test]
+fn a_piece_that_begins_over_land_makes_the_landfall_of_its_river() {
+    let pair = [(2, 40.0, 190.0, 640.0), (2, 40.0, 208.0, 560.0)];
+    let history = two_then_one_then_two(pair, (2, 40.0, 199.0, 300.0));
+    // Landfalls of each track if what lies east of 200°E is over land from a time on.
+    let landfalls = |from_hours: i64| {
+        let mut tracker = Tracker::new(&grid(), keep_all()).unwrap();
+        let mut tracks = Vec::new();
+        for (hours, discs) in &history {
+            let mut found = events(&grid(), *hours, discs);
+            for detected in &mut found {
+                let event = &mut detected.event;
+                let is_on_land = *hours >= from_hours && event.lon_deg > 195.0;
+                let place = is_on_land.then_some((event.lat_deg, event.lon_deg));
+                event.details.land_share = Some(if is_on_land { 0.2 } else { 0.0 });
+                (event.details.land_lat_deg, event.details.land_lon_deg) = place.unzip();
+            }
+            tracks.extend(tracker.push(at(*hours), &mut found).unwrap().finished);
+        }
+        tracks.extend(tracker.finish().finished);
+        tracks.sort_by_key(|track| track.track_id);
+        let first = |t: &Track| t.details.landfall.map(|landfall| landfall.time);
+        let counts: Vec<Option<u32>> = tracks.iter().map(|t| t.details.landfalls).collect();
+        (counts, tracks.iter().map(first).collect::<Vec<_>>())
+    };
+    let (counts, times) = landfalls(24);
+    assert_eq!(counts, [0, 0, 0, 0, 1].map(Some));
+    assert_eq!(times[4], Some(at(24)));
+    // The merged river makes the landfall and its pieces do not, also where only one of the two before was over land.
+    assert_eq!(landfalls(18).0, [0, 0, 1, 0, 0].map(Some));
+    assert_eq!(landfalls(6).0, [0, 1, 0, 0, 0].map(Some));
 }
 
 #[test]

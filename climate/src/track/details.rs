@@ -55,7 +55,8 @@ pub struct TrackDetails {
 /// Location, time and intensity of a track's landfall.
 ///
 /// Cyclones: the first point whose centre is over land after one over sea. Rivers: the first time with at least a
-/// twentieth of the area over land after one with less. A track that starts over land makes no landfall there.
+/// twentieth of the area over land after one with less. A track that starts over land makes no landfall there, except a
+/// river that split from rivers over sea.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Landfall {
     /// When.
@@ -86,6 +87,15 @@ impl Shore {
             max_wind_m_s: event.max_wind_m_s,
             min_psl_pa: event.min_psl_pa,
         }
+    }
+
+    /// The state of several tracks together, which is over land if one of them is.
+    pub fn of_all(states: impl Iterator<Item = Self>) -> Self {
+        states.fold(Self::default(), |all, one| Self {
+            on_land: all.on_land || one.on_land,
+            max_wind_m_s: super::pick(all.max_wind_m_s, one.max_wind_m_s, f64::max),
+            min_psl_pa: super::pick(all.min_psl_pa, one.min_psl_pa, f64::min),
+        })
     }
 }
 

@@ -59,6 +59,12 @@ impl Matching {
         most_overlap(parents).map(|link| link.track)
     }
 
+    /// All tracks that overlap an event.
+    pub(super) fn sources_of(&self, event: usize) -> impl Iterator<Item = usize> {
+        let of_event = self.overlaps.iter().filter(move |link| link.event == event);
+        of_event.map(|link| link.track)
+    }
+
     /// The event in which an unmatched track ends: of the allowed ones, the one with the largest overlap.
     pub(super) fn ends_in(&self, track: usize) -> Option<usize> {
         if self.event_of[track].is_some() {
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!(found.track_of, [Some(0), Some(1), None]);
         assert_eq!(found.parent_of(2), Some(1));
         assert_eq!(found.ends_in(2), Some(0));
+        assert!(found.sources_of(2).eq([0, 1, 2]));
         // A continued track does not merge.
         assert_eq!(found.ends_in(0), None);
         // An overlap of exactly the minimum share counts.

@@ -6,8 +6,8 @@ use crate::track::details::Shore;
 use crate::track::options::Linking;
 use crate::track::{Origin, PathPoint, Track};
 use serde::{Deserialize, Serialize};
-use squall_data::Time;
 use squall_data::grid::distance_km;
+use squall_data::{Class, Time};
 use std::collections::VecDeque;
 
 /// Minimum time over which the motion of a track is measured once the track is old enough. Between two times of
@@ -54,6 +54,15 @@ impl OpenTrack {
             shore: Shore::of(event),
             farthest_km: 0.0,
             low: has_low(event).then(|| PathPoint::of(event)),
+        }
+    }
+
+    /// Counts the landfall of a piece of rivers that begins over land although all of those were at sea; rivers break
+    /// into pieces so often that a twentieth of all landfalls would be lost. A piece of the mask of a cyclone is none.
+    pub fn land_from<'a>(&mut self, sources: impl Iterator<Item = &'a Self>, event: &Event) {
+        if self.track.class == Class::AtmosphericRiver {
+            self.shore = Shore::of_all(sources.map(|source| source.shore));
+            self.track.details.landfall(event, &mut self.shore);
         }
     }
 

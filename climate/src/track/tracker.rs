@@ -333,7 +333,12 @@ impl Tracker {
                 None => isolated_origin,
             };
             detected.event.track_id = Some(id);
-            new_tracks.push(OpenTrack::begin(id, detected, origin, parent));
+            let mut open = OpenTrack::begin(id, detected, origin, parent);
+            if parent.is_some() {
+                let sources = matching.sources_of(index).map(|track| &tracks[track]);
+                open.land_from(sources, &detected.event);
+            }
+            new_tracks.push(open);
             self.next_id += 1;
         }
         new_tracks

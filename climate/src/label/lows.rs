@@ -20,7 +20,8 @@ pub struct LowCandidate {
     pub lat_deg: f64,
     /// Longitude of the pressure minimum, [0, 360).
     pub lon_deg: f64,
-    /// The pressure there, Pa.
+    /// Pressure, Pa: of extratropical cyclones that of the lowest cell, as data and events have it; of depressions that
+    /// at the position.
     pub min_psl_pa: f64,
     /// Wind of the vortex itself at the lowest level, without the flow around it, m s-1; `None` for extratropical
     /// cyclones.
@@ -73,7 +74,8 @@ pub(crate) fn extratropical(
                 class: BoxClass::ExtratropicalCyclone,
                 lat_deg: centre.lat_deg,
                 lon_deg: centre.lon_deg,
-                min_psl_pa: centre.value,
+                // Between coarse cells the parabolas fall hectopascals below all of them.
+                min_psl_pa: pressure(j, i),
                 wind_m_s: None,
                 track_id: None,
             })

@@ -67,6 +67,23 @@ fn a_closed_low_is_found_by_pressure_alone_and_an_open_one_is_not() {
     assert_eq!(found(&psl), [(50.0, 100.0, class)]);
 }
 
+/// Regression: the pressure was that of parabolas between cells, which the data do not have.
+#[test]
+fn the_pressure_of_a_low_is_that_of_its_cell_and_its_place_is_finer() {
+    let grid = Arc::new(LatLonGrid::global(73, 144).unwrap());
+    // A third of a cell off the nearest one, whose place is 50N 100E.
+    let psl = bell(&grid, (50.8, 100.8), 400.0).mapv(|depth| 101_000.0 - 3000.0 * depth);
+    let lowest = psl.iter().fold(f64::INFINITY, |least, pa| least.min(*pa));
+    let fields = DetectFields::from_snapshot(snapshot(&grid, 0, &[(Variable::Psl, psl)]));
+    let lows = detector(&grid).lows(&fields).unwrap();
+    assert_eq!(lows.len(), 1);
+    assert_eq!(lows[0].min_psl_pa, f64::from(lowest as f32));
+    assert!(
+        lows[0].lat_deg > 50.1 && lows[0].lon_deg > 100.1,
+        "{lows:?}"
+    );
+}
+
 #[test]
 fn a_warm_core_is_left_out_where_fields_tell_it() {
     let grid = one_degree();

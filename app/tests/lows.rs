@@ -102,10 +102,20 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     let expected = rows(&at("deepcam").join("boxes.csv"));
     assert!(expected.len() > 60, "{}", expected.len());
 
-    let labels = at("lows");
-    let summary = label(&pressure, &labels, "lows");
+    let (labels, map, coco) = (at("lows"), at("lows.geojson"), at("lows.json"));
+    let formats = ["--boxes-geojson", path(&map), "--boxes-coco", path(&coco)];
+    let call = ["label", path(&pressure), "--out", path(&labels), "--method"];
+    let told = "`--method deepcam` or `--method lows` alone";
+    refuses(&[&call[..], &["bard"], &formats].concat(), 2, &[told]);
+    let summary = json(&[&call[..], &["lows", "--json", "-q"], &formats].concat());
     let found = &summary["methods"][0]["extratropical_cyclones"];
     assert_eq!(*found, expected.len());
+    let drawn = [(&map, "features"), (&coco, "annotations")].map(|(file, list)| {
+        let text = fs::read(file).expect("a file");
+        let document: Value = serde_json::from_slice(&text).expect("JSON");
+        document[list].as_array().map(Vec::len)
+    });
+    assert_eq!(drawn, [Some(expected.len()); 2]);
     assert_eq!(rows(&labels.join("boxes.csv")), expected);
     let objects = rows(&labels.join("objects.csv"));
     assert_eq!(objects.len(), expected.len());

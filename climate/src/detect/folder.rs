@@ -149,6 +149,20 @@ impl MethodsFolder {
         Ok(())
     }
 
+    /// Flushes the boxes written so far and returns the path of their partial file; `None` if no method has a table of
+    /// boxes.
+    ///
+    /// # Errors
+    /// [`crate::ClimateError::Data`] if writing fails.
+    pub fn boxes(&mut self) -> Result<Option<PathBuf>> {
+        let mut parts = self.tables.iter_mut().filter_map(|of| of.boxes.as_mut());
+        let Some(boxes) = parts.next() else {
+            return Ok(None);
+        };
+        boxes.flush()?;
+        Ok(Some(boxes.path().into()))
+    }
+
     /// Saves the state of the second pass.
     ///
     /// # Errors

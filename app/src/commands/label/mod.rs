@@ -46,7 +46,8 @@ pub struct Label {
     pub out: PathBuf,
     /// Rules, comma-separated: deepcam, tempest (TempestExtremes), percentile (Guan and Waliser), bard (TECA-BARD),
     /// lows (extratropical cyclones by TempestExtremes' rules, as boxes; needs sea-level pressure only). Several
-    /// methods each write to their own folder in DIR; DIR/agreement.csv shows how far their masks agree.
+    /// methods each write to their own folder in DIR; DIR/agreement.csv shows how far their masks agree. The boxes of
+    /// deepcam or of lows, as the only method, can also be written in the three formats below.
     #[arg(
         long,
         value_name = "NAME",

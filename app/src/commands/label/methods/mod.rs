@@ -39,13 +39,16 @@ const NO_WARM_CORE: &str = "not told, for want of fields at all times (heights a
 pub fn run(command: &Label) -> anyhow::Result<()> {
     // Before files are opened, which may take minutes: the signal of a batch system would look like a crash.
     interrupt::flag();
-    if !command.formats.is_empty() {
+    if !command.formats.is_empty() && command.method != [Method::Lows] {
         return Err(Advice::usage(
-            "--boxes-hdf5, --boxes-coco and --boxes-geojson come with `--method deepcam` alone",
-            "leave them out, or --method and --against",
+            "--boxes-hdf5, --boxes-coco and --boxes-geojson come with `--method deepcam` or `--method lows` alone",
+            "leave them out, or the other methods, and with deepcam --against",
         ));
     }
     let archive = command.open_fields()?;
+    command
+        .formats
+        .check(&archive.paths().collect::<Vec<_>>())?;
     let rules = Rules::of(command, &archive)?;
     let against = Against::open(command, &archive)?;
     let folders = folders(&rules.methods, &command.out);
@@ -87,7 +90,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     };
     let labelled = labelling.label(first, &mut second);
     let Labelling {
-        folder,
+        mut folder,
         masks,
         agreement,
         progress,
@@ -98,6 +101,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     say_missing(&reader.missing, &archive);
     let skipped_times = second.left_out().len();
     skipped::say(skipped_times, archive.times().len(), &command.input)?;
+    write_boxes(command, &archive, &mut folder)?;
     conclude(&command.out, masks, &agreement, folder)?;
     folders.iter().for_each(|(_, folder)| release(folder));
     code::finish(&command.out);
@@ -208,6 +212,22 @@ fn begin(archive: &Archive, [seen, labelled]: [usize; 2]) -> Progress {
         );
     }
     Progress::new("label", archive.times().len())
+}
+
+/// Writes the requested box files.
+fn write_boxes(
+    command: &Label,
+    archive: &Archive,
+    folder: &mut MethodsFolder,
+) -> anyhow::Result<()> {
+    if command.formats.is_empty() {
+        return Ok(());
+    }
+    if let Some(table) = folder.boxes()? {
+        let (grid, calendar) = (archive.grid(), archive.calendar());
+        command.formats.write(&table, grid, calendar, |_| true)?;
+    }
+    Ok(())
 }
 
 /// Renames all outputs into place: masks, the table of agreement if there is something to compare, tables of objects.

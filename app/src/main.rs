@@ -42,6 +42,9 @@ fn main() -> ExitCode {
     let arguments = parsed.unwrap_or_else(|error| failure::leave(&error));
     let wanted = (arguments.verbose, arguments.quiet);
     logging::start(ranks::number(), wanted, arguments.repeats_itself());
+    if let Some(job) = ranks::batch_job() {
+        squall_jobs::lock::name_job(job);
+    }
     let code = match arguments.command.run() {
         Ok(()) => 0,
         Err(error) => {

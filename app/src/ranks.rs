@@ -45,6 +45,13 @@ pub fn of_a_launcher() -> bool {
     launch().is_some_and(|launch| launch.size > 1)
 }
 
+/// The number of the batch job that this process belongs to, if a batch system says so.
+pub fn batch_job() -> Option<String> {
+    let names = ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"];
+    let mut numbers = names.iter().filter_map(|name| std::env::var(name).ok());
+    numbers.find(|number| !number.is_empty())
+}
+
 /// Whether a command failed because another rank does the same work in the same folder. It should then exit
 /// successfully: with a failure the launcher would kill the other rank, too.
 pub fn another_rank_works(error: &anyhow::Error) -> bool {

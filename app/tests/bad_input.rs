@@ -424,7 +424,15 @@ fn a_folder_that_another_process_writes_into() {
     let simulate = ["simulate", "--grid", "48x72", "--days", "1"];
     refuses(&[&simulate[..], &["--out", path(&out)]].concat(), 5, &words);
     drop(held);
-    run(&[&label[..], &["--quiet"]].concat());
+    let free = squall()
+        .args(label)
+        .arg("--quiet")
+        .env("SLURM_JOB_ID", "4711")
+        .output();
+    let free = free.expect("the program starts");
+    assert!(free.status.success(), "{}", text(&free));
+    let holder = std::fs::read_to_string(out.join(".lock")).expect("a lock");
+    assert!(holder.ends_with(", job 4711\n"), "{holder}");
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn nothing_is_started_beside_a_process_that_works_in_the_folder() {
     let output = ended(folder.path(), 3, script);
     let said = text(&output);
     assert_eq!(output.status.code(), Some(4), "{said}");
-    let who = format!("in use by another process (process {})", std::process::id());
+    let who = format!("in use by another process (process {}", std::process::id());
     assert!(said.contains(&who) && said.contains("hint:"), "{said}");
     assert_eq!(starts(folder.path()), 0, "{said}");
     drop(held);

@@ -5,6 +5,16 @@ use squall_data::DataError;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::Path;
+use std::sync::OnceLock;
+
+/// The batch job that this process belongs to.
+static JOB: OnceLock<String> = OnceLock::new();
+
+/// Sets the number of the batch job that this process belongs to, which its locks then name. Only the first call has an
+/// effect.
+pub fn name_job(number: String) {
+    let _ = JOB.set(number);
+}
 
 /// Holds a folder until dropped. The system releases the lock when the process is killed, so it is never stale.
 #[derive(Debug)]
@@ -39,7 +49,7 @@ impl FolderLock {
         let described = file
             .rewind()
             .and_then(|()| file.set_len(0))
-            .and_then(|()| writeln!(file, "process {}", std::process::id()));
+            .and_then(|()| writeln!(file, "{}", this_process()));
         described.map_err(DataError::io("write", &path))?;
         Ok(Self { _file: file })
     }
@@ -58,6 +68,23 @@ impl FolderLock {
             Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
         }
     }
+}
+
+/// This process for users of other machines, who see the same folder.
+fn this_process() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    in_words(std::process::id(), host.trim(), JOB.get())
+}
+
+fn in_words(process: u32, host: &str, job: Option<&String>) -> String {
+    let mut words = format!("process {process}");
+    if !host.is_empty() {
+        words += &format!(" on {host}");
+    }
+    if let Some(job) = job {
+        words += &format!(", job {job}");
+    }
+    words
 }
 
 /// The error that names the holder of a folder, as recorded in its lock file.
@@ -79,13 +106,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let first = FolderLock::take(folder.path()).unwrap();
         let error = FolderLock::take(folder.path()).unwrap_err().to_string();
-        let expected = format!("in use by another process (process {})", std::process::id());
+        let expected = format!("in use by another process ({})", this_process());
         assert!(error.contains(&expected), "{error}");
         let error = FolderLock::check_free(folder.path()).unwrap_err();
         assert!(error.to_string().contains(&expected), "{error}");
         drop(first);
         FolderLock::check_free(folder.path()).unwrap();
         FolderLock::take(folder.path()).unwrap();
+    }
+
+    /// On a cluster the number of a process is not enough to find it.
+    #[test]
+    fn a_holder_is_named_with_its_machine_and_job() {
+        let job = "4711.pbs".to_string();
+        let named = in_words(7, "nid001", Some(&job));
+        assert_eq!(named, "process 7 on nid001, job 4711.pbs");
+        assert_eq!(in_words(7, "nid001", None), "process 7 on nid001");
+        assert_eq!(in_words(7, "", None), "process 7");
     }
 
     #[test]

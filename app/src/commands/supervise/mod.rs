@@ -101,7 +101,7 @@ impl Supervise {
                 return Err(Advice {
                     message: format!("{held}: `{program}` is not started beside it"),
                     hint: "another training or inference works in that folder, perhaps one whose supervisor was killed: wait for its end, \
-                           or end it (`kill -USR1` and its process number, on the machine where it runs, lets a training save first), \
+                           or end it (`kill -USR1` and its process number, on the machine that is named, lets a training save first), \
                            then give the same command again"
                         .into(),
                     code: RUN,

@@ -10,7 +10,7 @@ use squall_climate::stream::{Decided, EventStream, Moment};
 use squall_climate::track::TrackerOptions;
 use squall_data::grid::{EARTH_RADIUS_KM, distance_km};
 use squall_data::{
-    Archive, Calendar, Class, ClassMask, LatLonGrid, Snapshot, Time, Variable, testdata,
+    Archive, Calendar, Class, ClassMask, LatLonGrid, Snapshot, Time, Variable, testdata, wire,
 };
 use std::sync::Arc;
 
@@ -227,6 +227,94 @@ fn a_river_at_a_place_is_ranked_by_transport_and_stay() {
     // step.
     let (decided, _) = world(10, 7.0).run();
     assert_eq!(only(&decided).details.river_scale, Some(1));
+}
+
+/// A river that reaches the west of North America six hours after it was first seen. Transport is 400 but for 2000 in a
+/// cell at sea, and at 46N 240E that of the place, a step of six hours each.
+fn landing(place: &[f32], is_proxy: bool) -> Track {
+    let grid = Arc::new(LatLonGrid::global(91, 180).unwrap());
+    let land = LandMask::natural_earth(&grid);
+    let mut stream = EventStream::new(&grid, TrackerOptions::default()).unwrap();
+    let mut tracks = Vec::new();
+    for (step, &at_place) in place.iter().enumerate() {
+        // 16 columns at sea, then 24.
+        let east_deg = if step == 0 { 231.0 } else { 247.0 };
+        let codes = Array2::from_shape_fn(grid.shape(), |(j, i)| {
+            let (lat, lon) = (grid.lat_deg()[j], grid.lon_deg()[i]);
+            2 * u8::from((39.0..51.0).contains(&lat) && (199.0..east_deg).contains(&lon))
+        });
+        let mask = ClassMask::new(at(step), codes).unwrap();
+        let mut transport = Array2::from_elem(grid.shape(), 400f32);
+        transport[grid.nearest(44.0, 210.0)] = 2000.0;
+        transport[grid.nearest(46.0, 240.0)] = at_place;
+        let (rows, columns) = grid.shape();
+        let snapshot = Snapshot {
+            time: mask.time,
+            grid: grid.clone(),
+            variables: vec![Variable::Tmq, Variable::U850, Variable::V850],
+            fields: Array3::from_shape_fn((3, rows, columns), |(k, j, i)| match k {
+                0 => transport[[j, i]] / 20.0,
+                1 => 0.0,
+                _ => 20.0,
+            }),
+            source: ("landing".into(), step),
+        };
+        let fields = EventFields {
+            land: Some(&land),
+            snapshot: is_proxy.then_some(&snapshot),
+            transport: (!is_proxy).then_some(transport.view()),
+            ..EventFields::default()
+        };
+        let found = extract(&mask, &grid, &fields, &ExtractOptions::default()).unwrap();
+        let moment = Moment {
+            time: mask.time,
+            mask: Some(&mask),
+            hours: 6.0,
+            fields_hours: 6.0,
+            fields: &fields,
+        };
+        tracks.extend(stream.add(&moment, found).unwrap().tracks);
+        // A run may be continued from here.
+        stream = wire::from_bytes(&wire::to_bytes(&stream).unwrap()).unwrap();
+    }
+    tracks.extend(stream.finish().0.tracks);
+    assert_eq!(tracks.len(), 1);
+    tracks.remove(0)
+}
+
+/// The highest of any cell is rank 5 by a cell at sea, which says nothing about the coast.
+#[test]
+fn a_landfall_has_the_transport_and_the_rank_of_its_place() {
+    // 800 is rank 3 and 1100 is rank 4, both one less before 24 h, which end with the fifth step. In the sixth the
+    // place is below 250; what follows, 54 h of 1300, is another stay.
+    let mut place = vec![400.0, 800.0, 1100.0, 700.0, 600.0, 200.0];
+    place.extend([1300.0; 9]);
+    for (steps, rank) in [
+        (1, None),
+        (2, Some(2)),
+        (3, Some(3)),
+        (4, Some(3)),
+        (5, Some(4)),
+        (6, Some(4)),
+        (15, Some(4)),
+    ] {
+        let details = landing(&place[..steps], false).details;
+        let found = details.landfall.map(|at| {
+            assert_eq!((at.lat_deg, at.lon_deg), (46.0, 240.0));
+            (at.ivt_kg_m_s, at.ivt_proxy_kg_m_s, at.river_scale)
+        });
+        let expected = rank.map(|rank| (Some(800.0), None, Some(rank)));
+        assert_eq!(found, expected, "{steps} steps");
+        assert_eq!(details.landfalls, Some(u32::from(rank.is_some())));
+        if steps > 4 {
+            assert_eq!(details.river_scale, Some(5), "{steps} steps");
+        }
+    }
+    // The proxy counts for the rank, but is not passed off as the transport.
+    let landfall = landing(&place[..5], true).details.landfall.unwrap();
+    let found = (landfall.ivt_kg_m_s, landfall.ivt_proxy_kg_m_s);
+    assert_eq!(found, (None, Some(800.0)));
+    assert_eq!(landfall.river_scale, Some(4));
 }
 
 /// If the fields contain the transport itself, it determines the rank.

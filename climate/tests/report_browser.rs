@@ -383,6 +383,9 @@ fn relatives_and_landfall_of_a_track_are_on_the_page() {
         lat_deg: -29.5,
         max_wind_m_s: Some(45.2),
         min_psl_pa: Some(95_540.0),
+        ivt_kg_m_s: None,
+        ivt_proxy_kg_m_s: None,
+        river_scale: None,
     });
     let length = events.iter().map(|e| e.length_km).fold(0.0, f64::max);
     let mut input = ReportInput::new("A storm", grid);

@@ -511,6 +511,45 @@ fn parquet_times_are_timestamps_in_gregorian_calendars() {
 }
 
 #[test]
+fn the_landfall_of_a_river_comes_back_from_other_formats() {
+    let folder = tempfile::tempdir().unwrap();
+    let event = "atmospheric_river,2001-12-05T00:00:00,230.0,45.0";
+    let events = format!("class,time,lon_deg,lat_deg,track_id\n{event},1\n{event},2\n");
+    fs::write(folder.path().join("events.csv"), events).unwrap();
+    let track = "atmospheric_river,2001-12-05T00:00:00,2001-12-05T00:00:00,1,230.0,45.0";
+    let tracks = format!(
+        "track_id,class,start_time,end_time,points,genesis_lon_deg,genesis_lat_deg,\
+         landfall_time,landfall_lon_deg,landfall_lat_deg,landfall_ivt_kg_m_s,landfall_ar_scale\n\
+         1,{track},2001-12-05T00:00:00,240.0,46.0,812.5,4\n\
+         2,{track},,,,,\n"
+    );
+    fs::write(folder.path().join("tracks.csv"), tracks).unwrap();
+    let setting = Setting {
+        grid: &LatLonGrid::global(91, 180).unwrap(),
+        times: &[],
+        calendar: Calendar::NoLeap,
+        source: "a test",
+    };
+    export(folder.path(), &[Format::Parquet, Format::GeoJson], &setting).unwrap();
+    for name in ["tracks.csv", "tracks.parquet", "tracks.geojson"] {
+        let back = read_tracks(folder.path().join(name), Calendar::NoLeap).unwrap();
+        let found = back.iter().map(|track| {
+            let landfall = track.details.landfall?;
+            Some((
+                landfall.ivt_kg_m_s,
+                landfall.ivt_proxy_kg_m_s,
+                landfall.river_scale,
+            ))
+        });
+        let found: Vec<_> = found.collect();
+        assert_eq!(found, [Some((Some(812.5), None, Some(4))), None], "{name}");
+    }
+    let rows = rows_of(&folder.path().join("tracks.parquet"));
+    assert_eq!(rows[0].get_long(11).unwrap(), 4);
+    assert!(rows[1].get_long(11).is_err(), "no landfall: null");
+}
+
+#[test]
 fn parquet_times_are_texts_where_a_timestamp_cannot_hold_them() {
     let times = ["1999-02-30T06:00:00", "1999-03-01T00:00:00"];
     let folder = exported_events(&times, Calendar::Day360).unwrap();

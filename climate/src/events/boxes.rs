@@ -61,6 +61,7 @@ pub fn from_boxes(
                 ..event_of_box(geo, inside)
             },
             region,
+            on_land: None,
         });
     }
     let places: Vec<(f64, f64)> = (found.iter())

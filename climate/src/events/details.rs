@@ -43,7 +43,7 @@ impl EventDetails {
         areas: &[f64],
         fields: &EventFields<'_>,
     ) -> Self {
-        let DetectedEvent { event, region } = detected;
+        let DetectedEvent { event, region, .. } = detected;
         let transport = fields.vapour_transport();
         let highest = |transport: CellTransport<'_>| {
             let values = region.indices().map(|cell| transport.at(cell));
@@ -85,6 +85,36 @@ impl EventDetails {
         };
         (details.land_lat_deg, details.land_lon_deg) = place.unzip();
         details
+    }
+}
+
+/// The land cell of a river's impact ([`EventDetails::land_lat_deg`]), and the vapour transport there.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RiverOnLand {
+    /// Row and column.
+    pub cell: (u32, u32),
+    /// Vapour transport of the transport in the fields ([`EventFields::transport`]), kg m-1 s-1.
+    pub ivt_kg_m_s: Option<f64>,
+    /// Vapour transport by [`crate::derived::vapour_transport_proxy`], kg m-1 s-1.
+    pub ivt_proxy_kg_m_s: Option<f64>,
+}
+
+impl RiverOnLand {
+    /// Where a described event reaches land, if it is a river that does.
+    pub(super) fn of(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Option<Self> {
+        let details = &event.details;
+        let place = details.land_lat_deg.zip(details.land_lon_deg);
+        let (lat_deg, lon_deg) = place.filter(|_| event.class == Class::AtmosphericRiver)?;
+        let cell = grid.nearest(lat_deg, lon_deg);
+        let there = |transport: CellTransport<'_>| {
+            let value = transport.at(cell);
+            value.is_finite().then_some(value)
+        };
+        Some(Self {
+            cell: (cell.0 as u32, cell.1 as u32),
+            ivt_kg_m_s: fields.transport.map(CellTransport::True).and_then(there),
+            ivt_proxy_kg_m_s: fields.transport_proxy().and_then(there),
+        })
     }
 }
 

@@ -12,8 +12,8 @@ pub(crate) mod shape;
 pub use boxes::from_boxes;
 pub use components::{Region, Run, regions};
 pub use cyclone_wind::{CYCLONE_WIND_DEG, EXTRATROPICAL_WIND_DEG, cyclone_wind_deg};
-pub use details::EventDetails;
 pub(crate) use details::is_pole;
+pub use details::{EventDetails, RiverOnLand};
 pub use extract::{
     CellTransport, DetectedEvent, EventFields, ExtractOptions, extract, extract_counting,
 };

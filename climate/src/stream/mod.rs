@@ -174,6 +174,8 @@ impl EventStream {
         self.update_river_places(time, fields_hours, &mut found, transport.as_deref());
         // After ranking rivers, because tracks take the ranks from their events.
         let step = self.tracker.push(time, &mut found)?;
+        let places = &self.places;
+        self.tracker.rank_landfalls(|cell| places.rank(cell));
         let events: Vec<Event> = found.into_iter().map(|one| one.event).collect();
         self.statistics.add_time(time, mask, hours, &events)?;
         if let Some(missing) = missing {

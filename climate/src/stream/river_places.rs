@@ -45,7 +45,7 @@ impl RiverPlaces {
     pub fn add(&mut self, found: &mut [DetectedEvent], hours: f64, transport: &[f64]) {
         let mut next: Vec<(u32, f32, f32)> = Vec::new();
         let mut transport = transport.iter();
-        for DetectedEvent { event, region } in found.iter_mut().filter(|one| is_river(one)) {
+        for DetectedEvent { event, region, .. } in found.iter_mut().filter(|one| is_river(one)) {
             for ((j, i), &ivt) in region.indices().zip(&mut transport) {
                 if ivt.is_nan() || ivt < RIVER_SCALE_MIN_IVT_KG_M_S {
                     continue;
@@ -61,6 +61,13 @@ impl RiverPlaces {
         self.reset();
         next.sort_unstable_by_key(|&(cell, _, _)| cell);
         self.set_active(&next);
+    }
+
+    /// The rank that rivers have reached at a cell (row, column) without a break until now.
+    pub fn rank(&self, (row, column): (u32, u32)) -> Option<u8> {
+        let cell = row as usize * self.columns + column as usize;
+        let (max_ivt, hours) = (self.max_ivt.get(cell)?, self.hours.get(cell)?);
+        river_scale(f64::from(*max_ivt), f64::from(*hours))
     }
 
     /// At a time without known transport, resets the cells not covered by a river.

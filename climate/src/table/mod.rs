@@ -37,7 +37,7 @@ pub const EVENT_COLUMNS: [&str; 28] = rows::names(&rows::EVENT);
 /// The columns after `basin` were added later and may be absent in tables of other programs; see
 /// [`crate::track::TrackDetails`], [`crate::track::Landfall`] and [`crate::track::Identity`]. `split_tracks` and
 /// `merged_tracks` are identities separated by blanks.
-pub const TRACK_COLUMNS: [&str; 42] = rows::names(&rows::TRACK);
+pub const TRACK_COLUMNS: [&str; 45] = rows::names(&rows::TRACK);
 
 /// Writes a table row by row. The file gets its final name when it is complete.
 ///

@@ -195,6 +195,9 @@ fn details(line: &Line<'_>, calendar: Calendar) -> Result<TrackDetails> {
             lat_deg,
             max_wind_m_s: line.number("landfall_wind_m_s")?,
             min_psl_pa: line.number("landfall_psl_pa")?,
+            ivt_kg_m_s: line.number("landfall_ivt_kg_m_s")?,
+            ivt_proxy_kg_m_s: line.number("landfall_ivt_proxy_kg_m_s")?,
+            river_scale: line.rank("landfall_ar_scale")?,
         })
     };
     Ok(TrackDetails {

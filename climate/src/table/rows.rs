@@ -50,7 +50,7 @@ pub(super) const EVENT: [Column<Event>; 28] = [
 ];
 
 /// The columns of `tracks.csv`, in their order.
-pub(super) const TRACK: [Column<Track>; 42] = [
+pub(super) const TRACK: [Column<Track>; 45] = [
     ("track_id", |t| t.track_id.to_string()),
     ("class", |t| t.class.name().into()),
     ("start_time", |t| t.start.to_string()),
@@ -110,6 +110,15 @@ pub(super) const TRACK: [Column<Track>; 42] = [
     ("max_ivt_kg_m_s", |t| optional(t.details.max_ivt_kg_m_s, 1)),
     ("source_id", |t| text(&t.details.identity.source_id)),
     ("name", |t| text(&t.details.identity.name)),
+    ("landfall_ivt_kg_m_s", |t| {
+        at_landfall(t, |at| optional(at.ivt_kg_m_s, 1))
+    }),
+    ("landfall_ivt_proxy_kg_m_s", |t| {
+        at_landfall(t, |at| optional(at.ivt_proxy_kg_m_s, 1))
+    }),
+    ("landfall_ar_scale", |t| {
+        at_landfall(t, |at| whole(at.river_scale))
+    }),
 ];
 
 /// The names of columns.

@@ -150,6 +150,9 @@ fn track() -> Track {
                 lat_deg: 19.75,
                 max_wind_m_s: Some(44.0),
                 min_psl_pa: Some(96_250.0),
+                ivt_kg_m_s: Some(812.5),
+                ivt_proxy_kg_m_s: Some(640.0),
+                river_scale: Some(4),
             }),
             touches_edge: Some(false),
             ..TrackDetails::default()
@@ -201,7 +204,7 @@ fn tracks_come_back_with_speed_category_and_basin() {
         row,
         "7,tropical_cyclone,1996-02-28T21:00:00,1996-03-02T21:00:00,48.00,17,genesis,merge,3,0.0000,12.5000,340.2500,\
          20.0000,2304.0,13.333,500000.0,400000.0,96000.0,45.000,,2,NA,,3,8 11,,21.250,5.5000,1.25000e10,,,42.000000,1,\
-         1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0,,,"
+         1996-03-02T18:00:00,340.5000,19.7500,44.000,96250.0,0,,,,812.5,640.0,4"
     );
     let back = read_tracks(&path, Calendar::NoLeap).unwrap();
     let expected = Track {

@@ -69,6 +69,16 @@ pub struct Landfall {
     pub max_wind_m_s: Option<f64>,
     /// Lowest pressure of the last point before and the first after landfall, Pa.
     pub min_psl_pa: Option<f64>,
+    /// Rivers: vapour transport at that place and time of the transport in the fields, kg m-1 s-1.
+    #[serde(default)]
+    pub ivt_kg_m_s: Option<f64>,
+    /// Rivers: vapour transport at that place and time by [`crate::derived::vapour_transport_proxy`], kg m-1 s-1.
+    #[serde(default)]
+    pub ivt_proxy_kg_m_s: Option<f64>,
+    /// Rivers: rank of that place ([`crate::statistics::river_scale`]) by the stay of rivers there that the landfall is
+    /// part of, until the stay or the track ends.
+    #[serde(default)]
+    pub river_scale: Option<u8>,
 }
 
 /// The state of a track's last point that the landfall test of the next point needs.
@@ -159,6 +169,10 @@ impl TrackDetails {
             lat_deg,
             max_wind_m_s: super::pick(before.max_wind_m_s, event.max_wind_m_s, f64::max),
             min_psl_pa: super::pick(before.min_psl_pa, event.min_psl_pa, f64::min),
+            // Set by the open track, which knows the river's cells.
+            ivt_kg_m_s: None,
+            ivt_proxy_kg_m_s: None,
+            river_scale: None,
         });
     }
 

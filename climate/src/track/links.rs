@@ -32,7 +32,9 @@ pub(super) fn links(
         let (lat, lon) = open.predicted(time, linking);
         let own_km2 = open.region.area_km2(row_areas_km2);
         for (event, detected) in events.iter().enumerate() {
-            let DetectedEvent { event: at, region } = &**detected;
+            let DetectedEvent {
+                event: at, region, ..
+            } = &**detected;
             // Cheap test first: in noisy masks nearly all events are far from a track.
             if is_beyond(reach_km, last.end_lat_deg, at.lat_deg)
                 && share_no_row(&open.region, region)

@@ -35,6 +35,9 @@ pub(super) struct OpenTrack {
     /// Cyclones: the last pressure centre, if the path waits for the next one.
     #[serde(default)]
     low: Option<PathPoint>,
+    /// Rivers: row and column of the landfall, while the stay of rivers there lasts.
+    #[serde(default)]
+    landfall_cell: Option<(u32, u32)>,
 }
 
 /// Whether the centre of an event is a pressure minimum.
@@ -54,6 +57,7 @@ impl OpenTrack {
             shore: Shore::of(event),
             farthest_km: 0.0,
             low: has_low(event).then(|| PathPoint::of(event)),
+            landfall_cell: None,
         }
     }
 
@@ -101,10 +105,32 @@ impl OpenTrack {
             before.pop_front();
         }
         track.extend_from(from, event, &mut self.shore);
+        if let (Some(landfall), Some(place)) = (&mut track.details.landfall, detected.on_land)
+            && landfall.time == event.time
+        {
+            landfall.ivt_kg_m_s = place.ivt_kg_m_s;
+            landfall.ivt_proxy_kg_m_s = place.ivt_proxy_kg_m_s;
+            self.landfall_cell = Some(place.cell);
+        }
         let (lat, lon) = (track.genesis_lat_deg, track.genesis_lon_deg);
         let km = distance_km(lat, lon, event.lat_deg, event.lon_deg);
         self.farthest_km = self.farthest_km.max(km);
         self.region.clone_from(&detected.region);
+    }
+
+    /// Raises the rank at the landfall to that of its cell at `time`; a stay that has ended there counts no further.
+    pub fn rank_landfall(&mut self, time: Time, rank: impl Fn((u32, u32)) -> Option<u8>) {
+        let Some(cell) = self.landfall_cell else {
+            return;
+        };
+        let reached = rank(cell);
+        if reached.is_none() {
+            self.landfall_cell = None;
+        } else if self.track.end == time
+            && let Some(landfall) = &mut self.track.details.landfall
+        {
+            landfall.river_scale = landfall.river_scale.max(reached);
+        }
     }
 
     /// Duration of the motion that is extrapolated, hours; `None` for a track of one point.

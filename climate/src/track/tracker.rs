@@ -164,6 +164,15 @@ impl Tracker {
         Ok(step)
     }
 
+    /// Raises the rank at the landfall of every open river to what rivers reached there in the stay that the landfall
+    /// is part of; `rank` returns that of a cell (row, column) at the last time, if there is one.
+    pub(crate) fn rank_landfalls(&mut self, rank: impl Fn((u32, u32)) -> Option<u8>) {
+        let Some(time) = self.last_time else { return };
+        for open in &mut self.open {
+            open.rank_landfall(time, &rank);
+        }
+    }
+
     /// Ends all tracks: with `EndOfData` if seen at the last time, otherwise with `Lysis`.
     pub fn finish(mut self) -> Step {
         let mut step = Step::default();
@@ -186,7 +195,7 @@ impl Tracker {
                 last.calendar()
             )));
         }
-        for DetectedEvent { event, region } in events {
+        for DetectedEvent { event, region, .. } in events {
             if event.class == Class::Background {
                 return Err(ClimateError::Invalid(format!(
                     "tracking: an event at {}N {}E is of the background, which has none",

@@ -6,7 +6,7 @@ use crate::events::centre::move_to_eyes;
 use crate::events::components::{Region, regions};
 use crate::events::cyclone_wind::raise_wind;
 use crate::events::shape::{bounding_box_deg, measure};
-use crate::events::{Event, EventDetails};
+use crate::events::{Event, EventDetails, RiverOnLand};
 use crate::map::LandMask;
 use ndarray::ArrayView2;
 use serde::{Deserialize, Serialize};
@@ -179,6 +179,9 @@ pub struct DetectedEvent {
     pub event: Event,
     /// Its cells.
     pub region: Region,
+    /// Rivers in masks: where it reaches land.
+    #[serde(default)]
+    pub on_land: Option<RiverOnLand>,
 }
 
 /// Returns the events of a mask, ordered by class, then from west to east by the centroid of their area, then from
@@ -231,7 +234,11 @@ pub fn extract_counting(
         let event = describe(&region, mask.time, grid, &areas, fields);
         found.push((
             (event.lon_deg, event.lat_deg),
-            DetectedEvent { event, region },
+            DetectedEvent {
+                event,
+                region,
+                on_land: None,
+            },
         ));
     }
     move_to_eyes(&mut found, grid, fields);
@@ -239,6 +246,7 @@ pub fn extract_counting(
         raise_wind(&mut detected.event, grid, fields);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
+        detected.on_land = RiverOnLand::of(&detected.event, grid, fields);
     }
     Ok((in_order(found), small_cyclones))
 }

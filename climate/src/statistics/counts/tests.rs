@@ -221,6 +221,9 @@ fn landing(start: Time, landfall: Time) -> Track {
         lat_deg: 20.0,
         max_wind_m_s: None,
         min_psl_pa: None,
+        ivt_kg_m_s: None,
+        ivt_proxy_kg_m_s: None,
+        river_scale: None,
     });
     track
 }

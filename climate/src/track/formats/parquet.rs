@@ -26,7 +26,7 @@ use std::sync::Arc;
 const GROUP_ROWS: usize = 65_536;
 
 const TIMES: [&str; 4] = ["time", "start_time", "end_time", "landfall_time"];
-const WHOLE: [&str; 8] = [
+const WHOLE: [&str; 9] = [
     "track_id",
     "points",
     "related_track",
@@ -35,6 +35,7 @@ const WHOLE: [&str; 8] = [
     "touches_edge",
     "ar_scale",
     "landfalls",
+    "landfall_ar_scale",
 ];
 
 /// Writes `events.parquet` and `tracks.parquet` from the tables of a folder.

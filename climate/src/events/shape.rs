@@ -79,7 +79,9 @@ fn occupied_arc(used: &[bool], periodic: bool) -> (usize, usize) {
 /// - *Axes*: principal axes of the cells in the azimuthal equidistant plane about the centroid, area-weighted.
 /// - *Length*: the region is cut across the major axis into slices about two cells thick (at most 24). The length is
 ///   that of the great-circle polyline through the slices' centroids, plus straight ends to the edges of the outermost
-///   cells. A straight rectangle gives its length, a disc its diameter, a bow more than its chord.
+///   cells. A straight rectangle gives its length, a disc its diameter, a bow more than its chord. An arc that turns by
+///   more than half a circle is measured too short: where it runs across the axis, a slice holds a part of it
+///   lengthwise, as one point.
 /// - *Width*: area divided by length.
 pub fn measure(region: &Region, grid: &LatLonGrid, row_areas_km2: &[f64]) -> Shape {
     let cells: Vec<(usize, usize)> = region.indices().collect();
@@ -324,6 +326,31 @@ mod tests {
             shape.length_km > 0.8 * line && shape.length_km < 1.05 * line,
             "{shape:?}"
         );
+    }
+
+    /// docs/events.md gives these errors.
+    #[test]
+    fn an_arc_is_measured_too_short_beyond_half_a_circle() {
+        let grid = grid();
+        let plane = TangentPlane::new(45.0, 200.0);
+        for (turn_deg, percent) in [
+            (150.0, -2.0..5.0),
+            (180.0, -6.0..-1.0),
+            (210.0, -13.0..-8.0),
+            (240.0, -20.0..-16.0),
+        ] {
+            let arc = painted(&grid, |lat, lon| {
+                let (e, n) = plane.project(lat, lon);
+                (e.hypot(n) - 1500.0).abs() < 200.0
+                    && e.atan2(n).abs().to_degrees() < turn_deg / 2.0
+            });
+            // The middle line is part of a circle on the sphere.
+            let radius_km = EARTH_RADIUS_KM * (1500.0 / EARTH_RADIUS_KM).sin();
+            let line_km = f64::to_radians(turn_deg) * radius_km;
+            let length_km = measure(&arc, &grid, &grid.row_areas_km2()).length_km;
+            let error = 100.0 * (length_km / line_km - 1.0);
+            assert!(percent.contains(&error), "{turn_deg} degrees: {error} %");
+        }
     }
 
     #[test]

@@ -43,7 +43,7 @@ impl Chance {
             Some(reason) => Some(format!("chance: not known, {reason}")),
             None if self.shifts == 0 => None,
             None => Some(format!(
-                "chance: the mean of {} shifts of the predictions in time, by {by}; skill: (POD - chance) / (1 - chance)",
+                "chance: the POD of the same predictions moved in time, the mean of {} shifts by {by}; skill: (POD - chance) / (1 - chance)",
                 self.shifts
             )),
         }

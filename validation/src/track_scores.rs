@@ -367,6 +367,7 @@ impl fmt::Display for Unfollowed {
     }
 }
 
+/// Without the sentence on chance, which stands below the events of the same times.
 impl fmt::Display for TrackScores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for score in &self.classes {
@@ -402,9 +403,6 @@ impl fmt::Display for TrackScores {
         }
         for class in &self.unfollowed {
             writeln!(f, "{class}")?;
-        }
-        if let Some(chance) = self.chance.describe() {
-            writeln!(f, "{chance}")?;
         }
         write!(
             f,

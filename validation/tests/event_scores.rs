@@ -392,10 +392,11 @@ fn chance_levels_by_hand_and_the_skill_of_perfect_predictions() {
     let score = tracks.classes[0];
     assert_eq!((score.chance_pod, score.chance_far), (Some(0.2), Some(0.8)));
     assert_eq!((score.pod, score.skill), (Some(1.0), Some(1.0)));
-    assert!(
-        tracks.to_string().contains("chance finds 20.0 %"),
-        "{tracks}"
-    );
+    let told = tracks.to_string();
+    assert!(told.contains("chance finds 20.0 %"), "{told}");
+    // How chance was found stands below the events, and not twice.
+    assert!(text.contains("\nchance: the POD of the same predictions"));
+    assert!(!told.contains("chance: "), "{told}");
 }
 
 /// Rivers of one run were found at a third of the times of another, and nothing said that this is chance.

@@ -232,10 +232,12 @@ fn a_storm_of_track_is_the_same_in_every_layout() {
     let (prediction, truth) = (at("track.nc"), at("points.csv"));
     let sides = ["--prediction", path(&prediction), "--truth", path(&truth)];
     let said = run(&[&["score"][..], &sides[..]].concat());
-    assert!(
-        said.contains("trajectories as netCDF against CSV of points"),
-        "{said}"
+    let head = format!(
+        "`{}` (trajectories as netCDF) against `{}` (CSV of points)\n",
+        path(&prediction),
+        path(&truth)
     );
+    assert!(said.starts_with(&head), "{said}");
     let said = run(&["inspect", path(&prediction), "--json"]);
     let json: serde_json::Value = serde_json::from_str(&said).expect("one JSON document");
     assert_eq!(json["dialect"], "trajectories as netCDF", "{said}");

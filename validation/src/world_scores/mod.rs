@@ -13,6 +13,7 @@ pub use density::{DensityComparison, compare_density, track_density};
 pub use groups::{DistanceSummary, TrackGroup};
 pub use masks::{ClassAgreement, MaskAgreement, NearestCells, Spread};
 pub use matching::{Criterion, TrackPair, match_tracks};
+pub use table::legend;
 pub use taylor::Taylor;
 
 use crate::bootstrap::Bootstrap;

@@ -3,6 +3,36 @@
 use super::{ClassAgreement, Taylor, TrackGroup, WorldScores};
 use std::fmt;
 
+/// Distances of fewer kilometres are printed as 0.
+const ROUNDED_TO_ZERO_KM: f64 = 0.5;
+
+/// What the tables of several classes have in common, as lines below them: how chance levels were found, which tracks a
+/// row has, and what else is judged otherwise.
+pub fn legend(scores: &[WorldScores]) -> Vec<String> {
+    let chances: Vec<(&str, String)> = (scores.iter())
+        .filter_map(|one| Some((one.rules.class.name(), one.chance.describe()?)))
+        .collect();
+    let mut lines: Vec<String> = match &chances[..] {
+        // The span of time that both sides cover may differ between classes.
+        [(_, first), others @ ..] if others.iter().all(|(_, other)| other == first) => {
+            vec![first.clone()]
+        }
+        several => (several.iter())
+            .map(|(class, chance)| format!("{class}: {chance}"))
+            .collect(),
+    };
+    lines.push(
+        "rows: basin (of rivers and extratropical cyclones sector), quarter and year (of tropical cyclones in the south from July to June) \
+         of the first point of a track"
+            .into(),
+    );
+    lines.push(
+        "tracks beside masks are judged by another rule, which asks for more of the times that both sides then have"
+            .into(),
+    );
+    lines
+}
+
 fn share(value: Option<f64>) -> String {
     value.map_or_else(|| "-".into(), |v| format!("{:.1} %", v * 100.0))
 }
@@ -30,6 +60,10 @@ fn row(f: &mut fmt::Formatter<'_>, group: &TrackGroup) -> fmt::Result {
 
 impl fmt::Display for WorldScores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (one, many) = match self.rules.class.is_cyclone() {
+            true => ("storm", "storms"),
+            false => ("river", "rivers"),
+        };
         writeln!(
             f,
             "{} tracks from {} to {} (left out: {} of the reference, {} predicted)",
@@ -39,6 +73,7 @@ impl fmt::Display for WorldScores {
             self.reference_left_out,
             self.predicted_left_out
         )?;
+        writeln!(f, "{}", self.rules.criterion.describe())?;
         for note in &self.notes {
             writeln!(f, "note: {note}")?;
         }
@@ -46,15 +81,15 @@ impl fmt::Display for WorldScores {
             f,
             "{:<16} {:>8} {:>6} {:>9} {:>6} {:>8} {:>8} {:>7} {:>7} {:>7} {:>8} {:>6}",
             "",
-            "storms",
+            many,
             "hits",
             "predicted",
             "false",
             "POD",
             "FAR",
             "mean km",
-            "median",
-            "90 %",
+            "med. km",
+            "90 % km",
             "chance",
             "skill"
         )?;
@@ -74,34 +109,41 @@ impl fmt::Display for WorldScores {
                 )?;
             }
         }
-        if let Some(chance) = self.chance.describe() {
-            writeln!(f, "{chance}")?;
-        }
-        if let Some(pieces) = total.pieces_per_hit {
-            writeln!(f, "{pieces:.2} predicted tracks per storm found")?;
-        }
-        if let Some(wind) = total.wind_difference_m_s {
-            writeln!(f, "highest wind: {wind:+.1} m/s against the reference")?;
-        }
-        if let Some(pressure) = total.pressure_difference_pa {
-            let hpa = pressure / 100.0;
-            writeln!(f, "lowest pressure: {hpa:+.1} hPa against the reference")?;
-        }
-        if let Some(density) = &self.density
-            && let Some(taylor) = &density.taylor
-        {
+        let is_zero = |km: f64| km < ROUNDED_TO_ZERO_KM;
+        if (total.distance).is_some_and(|d| is_zero(d.mean_km) && is_zero(d.p90_km)) {
             writeln!(
                 f,
-                "tracks per year in cells of {} degrees: {taylor}",
-                density.cell_deg
+                "distances are 0: both sides have the same centres, such as the pressure minima of the same fields"
             )?;
         }
         write!(
             f,
-            "{}; storms and tracks belong to the basin (rivers: sector), quarter and year (of tropical cyclones in the south from July to June) of their first point; \
-             tracks beside masks are judged by another rule, which asks for more of the times that both sides then have",
-            self.rules.criterion.describe()
-        )
+            "predicted tracks per {one} found: {}",
+            (total.pieces_per_hit).map_or_else(|| "-".into(), |pieces| format!("{pieces:.2}"))
+        )?;
+        if let Some(wind) = total.wind_difference_m_s {
+            write!(
+                f,
+                "\nhighest wind of a track: {wind:+.1} m/s against the reference, on average"
+            )?;
+        }
+        if let Some(pressure) = total.pressure_difference_pa {
+            let hpa = pressure / 100.0;
+            write!(
+                f,
+                "\nlowest pressure of a track: {hpa:+.1} hPa against the reference, on average"
+            )?;
+        }
+        if let Some(density) = &self.density
+            && let Some(taylor) = &density.taylor
+        {
+            write!(
+                f,
+                "\ntracks per year in cells of {} degrees: {taylor}",
+                density.cell_deg
+            )?;
+        }
+        Ok(())
     }
 }
 

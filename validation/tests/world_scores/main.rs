@@ -14,7 +14,7 @@ use squall_data::mask_file::MaskArchive;
 use squall_data::{Calendar, Class, ClassMask, LatLonGrid, Time, testdata};
 use squall_validation::bootstrap::Bootstrap;
 use squall_validation::world_scores::{
-    Criterion, NearestCells, compare_density, match_tracks, track_density,
+    Criterion, NearestCells, compare_density, legend, match_tracks, track_density,
 };
 use squall_validation::{Confusion, MaskAgreement, WorldRules, score_against_world};
 
@@ -129,17 +129,64 @@ fn hits_false_alarms_and_distances_by_hand() {
     // Two days tell no chance level.
     assert_eq!((total.chance_pod, total.skill), (None, None));
     assert!(scores.chance.missing.is_some());
-    let text = scores.to_string();
+    let below = legend(std::slice::from_ref(&scores)).join("\n");
+    let text = format!("{scores}\n{below}");
     for part in [
+        "   storms   hits",
         "50.0 %",
         "33.3 %",
         "JJA",
         "300 km",
+        "predicted tracks per storm found: 2.00",
         "tracks per year",
         "chance: not known",
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
+    assert!(!text.contains("distances are 0"), "{text}");
+}
+
+/// Rivers were storms, distances of 0 km were not explained, and what tables have in common stood below each.
+#[test]
+fn tables_name_their_class_and_share_one_legend() {
+    let cyclones = table(vec![storm("a", 0, 150.0, 10.0, 5)]);
+    let mut rivers = cyclones.clone();
+    rivers.tracks[0].class = Class::AtmosphericRiver;
+    let of_class = |table: &TrackTable, class| {
+        let rules = WorldRules {
+            class,
+            ..WorldRules::default()
+        };
+        score_against_world(table, table, &rules, &quick()).unwrap()
+    };
+    let scores = [
+        of_class(&cyclones, Class::TropicalCyclone),
+        of_class(&rivers, Class::AtmosphericRiver),
+    ];
+    let text = scores[1].to_string();
+    for part in [
+        "   rivers   hits",
+        "predicted tracks per river found: 1.00",
+        "\ndistances are 0: both sides have the same centres",
+    ] {
+        assert!(text.contains(part), "{part} is not in\n{text}");
+    }
+    assert!(!text.contains("storm"), "{text}");
+    let chances = |scores: &[_]| {
+        let lines = legend(scores).into_iter();
+        lines.filter(|line| line.contains("chance: ")).count()
+    };
+    assert_eq!(chances(&scores), 1);
+    // Of spans of unlike lengths there are two.
+    let mut unlike = scores;
+    unlike[1].chance.missing = None;
+    unlike[1].chance.shifts = 3;
+    assert_eq!(chances(&unlike), 2);
+    let lines = legend(&unlike);
+    assert!(
+        lines[1].starts_with("atmospheric_river: chance: the POD of"),
+        "{lines:?}"
+    );
 }
 
 #[test]

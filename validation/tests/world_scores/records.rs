@@ -29,7 +29,8 @@ fn chance_levels_of_tracks_are_those_of_other_years() {
         );
     }
     assert_eq!(perfect.total.chance_far, Some(4.0 / 6.0));
-    assert!(perfect.to_string().contains("whole years"), "{perfect}");
+    let told = &legend(std::slice::from_ref(&perfect))[0];
+    assert!(told.contains("whole years"), "{told}");
     // Of a prediction that has one of them half is found, and by chance a sixth.
     let half = scores(vec![year(0)]).total;
     assert_eq!((half.pod, half.chance_pod), (Some(0.5), Some(1.0 / 6.0)));

@@ -8,7 +8,7 @@ use squall_climate::table::read_tracks;
 use squall_climate::track::readers::{ReadOptions, TrackFormat, TrackTable, format_of, read};
 use squall_data::{Calendar, Class, Time};
 use squall_validation::bootstrap::Bootstrap;
-use squall_validation::world_scores::Criterion;
+use squall_validation::world_scores::{Criterion, legend};
 use squall_validation::{WorldRules, WorldScores, score_against_world};
 use std::collections::HashMap;
 use std::fmt;
@@ -17,7 +17,10 @@ use std::path::Path;
 /// Scores of the classes tracked by both sides.
 #[derive(Debug, Serialize)]
 pub struct TrackScores {
-    /// The formats of the two files.
+    /// The two files, as people read them.
+    #[serde(skip)]
+    pub files: [String; 2],
+    /// Their formats.
     pub formats: [&'static str; 2],
     /// One entry per class.
     pub tracks: Vec<WorldScores>,
@@ -65,10 +68,12 @@ impl fmt::Display for OneSided {
 
 impl fmt::Display for TrackScores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [predicted, truth] = self.formats;
-        write!(f, "{predicted} against {truth}")?;
+        let [predicted, truth] = &self.files;
+        let [found, real] = self.formats;
+        write!(f, "`{predicted}` ({found}) against `{truth}` ({real})")?;
         (self.one_sided.iter()).try_for_each(|class| write!(f, "\n{class}"))?;
-        self.tracks.iter().try_for_each(|s| write!(f, "\n{s}"))
+        self.tracks.iter().try_for_each(|s| write!(f, "\n\n{s}"))?;
+        write!(f, "\n\n{}", legend(&self.tracks).join("\n"))
     }
 }
 
@@ -98,6 +103,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         anyhow::Ok(table)
     };
     let wind_column = arguments.wind_column.clone();
+    let files = [predicted, truth].map(|path| path.display().to_string());
     let (predicted, truth) = (
         table(predicted, truth, None)?,
         table(truth, predicted, wind_column)?,
@@ -127,6 +133,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         return Err(nothing_in_common(arguments, &predicted, &truth));
     }
     Ok(TrackScores {
+        files,
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
         one_sided: (Class::TRACKED.into_iter())
@@ -272,6 +279,26 @@ mod tests {
         assert!(found.to_string().contains(told), "{found}");
         let found = score(&arguments, &truth, &truth).unwrap();
         assert!(found.one_sided.is_empty() && found.tracks.len() == 2);
+    }
+
+    /// The head named neither side, one class followed the other without a break, and the rest stood below each.
+    #[test]
+    fn scores_name_the_files_and_keep_classes_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let table = folder.path().join("events.csv");
+        let rows = ["tropical_cyclone", "atmospheric_river"]
+            .map(|class| format!("{class},2000-02-01T00:00:00,150.0,15.0,1\n"));
+        let header = "class,time,lon_deg,lat_deg,track_id";
+        std::fs::write(&table, format!("{header}\n{}", rows.concat())).unwrap();
+        let name = table.display().to_string();
+        let arguments = Score::of_masks(name.clone(), name.clone(), None);
+        let text = score(&arguments, &table, &table).unwrap().to_string();
+        let head = format!("`{name}` (Squall events) against `{name}` (Squall events)\n\n");
+        assert!(text.starts_with(&head), "{text}");
+        assert!(text.contains("\n\natmospheric_river tracks from"), "{text}");
+        for once in ["\n\nchance: ", "\nrows: ", "\ntracks beside masks"] {
+            assert_eq!(text.matches(once).count(), 1, "{once}: {text}");
+        }
     }
 
     /// A storm before the first cyclone of a prediction, but after its first river, had been left out.

@@ -145,8 +145,13 @@ impl Groupings {
         pairs: &[TrackPair],
         bootstrap: &Bootstrap,
     ) -> Self {
-        let homes = [reference, predicted]
+        let mut homes = [reference, predicted]
             .map(|tracks| tracks.iter().map(Home::of).collect::<Vec<Option<Home>>>());
+        // A track that found a storm begins earlier or later, maybe in another quarter: the row of the storm would have
+        // a hit by none of its tracks.
+        for pair in pairs {
+            homes[1][pair.predicted] = homes[0][pair.reference];
+        }
         let years: std::collections::BTreeSet<i64> = homes
             .iter()
             .flatten()
@@ -206,7 +211,8 @@ struct Storms<'a> {
     hit: HashSet<usize>,
     /// The predicted tracks that are a storm.
     real: HashSet<usize>,
-    /// Of the tracks of the reference, and of the predicted ones; `None` of one without points.
+    /// Of the tracks of the reference, and of the predicted ones: of one that is a storm, that of the storm. `None` of
+    /// one without points.
     homes: [Vec<Option<Home>>; 2],
     bootstrap: &'a Bootstrap,
 }

@@ -71,7 +71,8 @@ pub struct WorldScores {
     pub notes: Vec<String>,
     /// All storms.
     pub total: TrackGroup,
-    /// By basin of the first point, of rivers and extratropical cyclones by sector.
+    /// By basin of the first point, of rivers and extratropical cyclones by sector. A predicted track that is a storm
+    /// counts where the storm does, here and in quarters and years.
     pub basins: Vec<TrackGroup>,
     /// By quarter of the year of the first point: DJF, MAM, JJA, SON.
     pub quarters: Vec<TrackGroup>,

@@ -23,7 +23,7 @@ pub fn legend(scores: &[WorldScores]) -> Vec<String> {
     };
     lines.push(
         "rows: basin (of rivers and extratropical cyclones sector), quarter and year (of tropical cyclones in the south from July to June) \
-         of the first point of a track"
+         of the first point of a track; a predicted one that found a true one counts where that does"
             .into(),
     );
     lines.push(

@@ -200,6 +200,24 @@ fn rates_of_years_have_intervals_of_their_own() {
     }
 }
 
+/// Its row had a hit, but not the track that made it; with tracks of other storms it read "1 hit, 2 predicted, 2 false".
+#[test]
+fn a_track_counts_in_the_rows_of_the_storm_that_it_found() {
+    // From the first of September on; the predicted one, of the same way, from half a day before.
+    let reference = table(vec![storm("a", 31 * 24, 150.0, 10.0, 5)]);
+    let early = storm("a", 31 * 24 - 12, 152.0, 10.0, 7);
+    let invented = storm("x", 31 * 24 - 12, 250.0, 10.0, 7);
+    let predicted = table(vec![early, invented]);
+    let rules = WorldRules::default();
+    let scores = score_against_world(&reference, &predicted, &rules, &quick()).unwrap();
+    let rows = scores.quarters.iter().map(|group| {
+        let counts = [group.hits, group.predicted_tracks, group.false_alarms];
+        (group.name.as_str(), counts)
+    });
+    let rows: Vec<(&str, [u64; 3])> = rows.collect();
+    assert_eq!(rows, [("JJA", [0, 1, 1]), ("SON", [1, 1, 0])]);
+}
+
 #[test]
 fn quarters_and_cyclone_years_are_those_of_the_first_point() {
     for (month, lat_deg, quarter, year) in [

@@ -1,5 +1,6 @@
 //! Progress display: a bar on a terminal, plain lines otherwise, nothing with --quiet.
 
+use crate::plan::duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -69,8 +70,8 @@ impl Progress {
             let left = elapsed / done as f64 * total.saturating_sub(position) as f64;
             let message = self.bar.message();
             tracing::info!(
-                "{}: {position}/{total}, {elapsed:.0} s, {left:.0} s left {message}",
-                self.name
+                "{}",
+                line(self.name, [position, total], [elapsed, left], &message)
             );
         }
     }
@@ -83,5 +84,42 @@ impl Progress {
     /// Removes the bar.
     pub fn finish(self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// A plain line: how much of the total is done, the seconds that it took, those that are left, and the message.
+fn line(
+    name: &str,
+    [position, total]: [usize; 2],
+    [elapsed, left]: [f64; 2],
+    message: &str,
+) -> String {
+    let time = |seconds: f64| match seconds < 0.5 {
+        true => "0 s".to_string(),
+        false => duration(seconds),
+    };
+    let comma = if message.is_empty() { "" } else { ", " };
+    format!(
+        "{name}: {position}/{total}, {}, {} left{comma}{message}",
+        time(elapsed),
+        time(left)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It read "2376 s left loss 0.9805".
+    #[test]
+    fn lines_tell_times_in_words_and_set_the_message_apart() {
+        assert_eq!(
+            line("train", [6, 1300], [11.0, 2376.0], "loss 0.9805"),
+            "train: 6/1300, 11 s, 39 min 36 s left, loss 0.9805"
+        );
+        assert_eq!(
+            line("label", [3, 3], [0.2, 0.0], ""),
+            "label: 3/3, 0 s, 0 s left"
+        );
     }
 }

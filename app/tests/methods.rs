@@ -126,7 +126,7 @@ fn whose_rivers_touch_at_edges_alone_is_said() {
         assert_eq!(said.contains("touch at edges"), is_said, "{said}");
         assert_eq!(said.contains("cyclones on 1 track, "), is_said, "{said}");
         // It counted twice the times that there are; the rule for rivers alone reads them once.
-        for pass in ["0 s left (pass 1 of 2)", "0 s left (pass 2 of 2)"] {
+        for pass in ["0 s left, pass 1 of 2", "0 s left, pass 2 of 2"] {
             assert_eq!(said.contains(pass), is_said, "{said}");
         }
     }

@@ -17,6 +17,12 @@ use squall_jobs::{JobError, Outcome, Recipe, TrainEvent, TrainReport, train_toge
 use squall_model::Backend;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Instant;
+
+/// Steps after the first one that the estimate of a run's time is taken from.
+const MEASURED_STEPS: u64 = 4;
+/// A run that takes fewer seconds needs no estimate.
+const LEAST_ESTIMATE_SECONDS: f64 = 10.0;
 
 /// Train a network on a sample store; repeat the command to continue an interrupted run.
 #[derive(Debug, Args)]
@@ -88,6 +94,37 @@ fn in_words(balance: &Balance, ranks: usize, rate: f64) -> String {
         );
     }
     told
+}
+
+/// The time that a run takes on, told once, when some steps were done: before, no rate is known. The first one does not
+/// count, because it prepares the kernels.
+#[derive(Debug, Default)]
+struct Estimate {
+    /// The first step of this part, and when it was done.
+    first: Option<(u64, Instant)>,
+    is_told: bool,
+}
+
+impl Estimate {
+    /// The sentence, after the step from which on it is known.
+    fn after(&mut self, step: u64, total: u64, now: Instant) -> Option<String> {
+        let (first, began) = *self.first.get_or_insert((step, now));
+        let steps = step.saturating_sub(first);
+        if self.is_told || steps < MEASURED_STEPS {
+            return None;
+        }
+        self.is_told = true;
+        let others = total.saturating_sub(step);
+        let each = now.duration_since(began).as_secs_f64() / steps as f64;
+        let seconds = each * others as f64;
+        (seconds >= LEAST_ESTIMATE_SECONDS).then(|| {
+            format!(
+                "the other {} take about {}, at the rate of the first",
+                counted(others, "step"),
+                duration(seconds)
+            )
+        })
+    }
 }
 
 /// The final messages, compared with the matrix product rate of one rank. A run without new steps has no speed.
@@ -256,7 +293,7 @@ impl Train {
         let stop = interrupt::flag();
         let first = team.is_first();
         let mut progress = Progress::new("train", 1);
-        let mut score = String::new();
+        let (mut score, mut estimate) = (String::new(), Estimate::default());
         let mut tell = |event: &TrainEvent| match event {
             _ if !first => {}
             TrainEvent::Started(plan) => {
@@ -277,11 +314,21 @@ impl Train {
                 .announce();
                 progress.start(plan.total_steps as usize, plan.done_steps as usize);
             }
-            TrainEvent::Step { step, result, .. } => {
+            TrainEvent::Step {
+                step,
+                total,
+                result,
+                ..
+            } => {
                 progress.set(*step as usize, format!("loss {:.4}{score}", result.loss));
+                if let Some(told) = estimate.after(*step, *total, Instant::now()) {
+                    progress.note(&told);
+                }
             }
             TrainEvent::Validated { step, scores, best } => {
-                score = format!(", {} {:.3}", scores.score_name(), scores.score());
+                // It stands in the lines of all steps up to the next validation.
+                let (name, value) = (scores.score_name(), scores.score());
+                score = format!(", validation of step {step}: {name} {value:.3}");
                 let mark = if *best { " (best)" } else { "" };
                 progress.note(&format!("step {step}: validation {scores}{mark}"));
             }
@@ -312,6 +359,7 @@ impl Train {
 mod tests {
     use super::*;
     use squall_jobs::train::Spent;
+    use std::time::Duration;
 
     /// Two ranks that reach a quarter of what their matrix products do.
     #[test]
@@ -334,6 +382,26 @@ mod tests {
             told.ends_with(": 50 % of what matrix products of that type reach here"),
             "{told}"
         );
+    }
+
+    /// A run that goes on from step 100, whose first step takes long, and those that follow two seconds.
+    #[test]
+    fn the_first_steps_tell_how_long_a_run_takes() {
+        let start = Instant::now();
+        let told = |total: u64| {
+            let mut estimate = Estimate::default();
+            let steps = 101..=107u64;
+            let told = steps.map(|step| {
+                let at = start + Duration::from_secs(30 + 2 * (step - 101));
+                (step, estimate.after(step, total, at))
+            });
+            told.filter_map(|(step, said)| Some((step, said?)))
+                .collect::<Vec<(u64, String)>>()
+        };
+        let said = "the other 195 steps take about 6 min 30 s, at the rate of the first";
+        assert_eq!(told(300), [(105, said.to_string())]);
+        // Of a short one nobody needs it.
+        assert!(told(109).is_empty());
     }
 
     #[test]

@@ -136,7 +136,7 @@ impl Labelling<'_> {
 fn in_words(passes: &[Pass], pass: Pass) -> &'static str {
     match (passes.len(), pass) {
         (1, _) => "",
-        (_, Pass::First) => "(pass 1 of 2)",
-        (_, Pass::Second) => "(pass 2 of 2)",
+        (_, Pass::First) => "pass 1 of 2",
+        (_, Pass::Second) => "pass 2 of 2",
     }
 }

@@ -10,7 +10,11 @@ use clap::{Parser, Subcommand};
 #[command(
     after_help = "Start with `squall demo`. Exit codes: 0 success, 1 a check failed, 2 wrong usage, 3 unusable input, \
     4 the run failed, 5 output could not be written, 75 interrupted: run the same command again to continue, \
-    102 a rank stalled and the job was aborted."
+    102 a rank stalled and the job was aborted.\n\n\
+    Cores and memory of a node, for every command: --reserve-cores N keeps N cores of each rank's share for its \
+    communication thread; --hyper-threads N computes with at most N hardware threads of each core, all with every one; \
+    --memory-node N allocates memory from that NUMA node while it has any left, such as fast memory in flat mode \
+    (needs numactl). SQUALL_RESERVE_CORES, SQUALL_HYPER_THREADS and SQUALL_MEMORY_NODE set them, too."
 )]
 pub struct Arguments {
     /// Log more (-v: decisions, -vv: everything).
@@ -217,6 +221,22 @@ mod tests {
                 let (_, wrong) = check(&text, &commands);
                 assert!(wrong.is_empty(), "{wrong:?}");
             }
+        }
+    }
+
+    /// Seven lines on NUMA nodes stood in the help of each command, also of those that only read and print.
+    #[test]
+    fn options_for_cores_are_told_by_the_program_alone() {
+        let mut commands = commands();
+        let names = ["--reserve-cores N", "--hyper-threads N", "--memory-node N"];
+        let told = commands.render_help().to_string();
+        let words: Vec<&str> = told.split_whitespace().collect();
+        let words = words.join(" ");
+        assert!(names.iter().all(|name| words.contains(*name)), "{told}");
+        let is_ours = |command: &&mut clap::Command| command.get_name() != "help";
+        for command in commands.get_subcommands_mut().filter(is_ours) {
+            let told = command.render_long_help().to_string();
+            assert!(!told.contains("--reserve-cores"), "{told}");
         }
     }
 

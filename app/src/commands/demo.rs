@@ -29,7 +29,7 @@ pub struct Demo {
     #[arg(long, default_value_t = 90.0)]
     days: f64,
     /// Recipe file, or the name of a built-in recipe.
-    #[arg(long, value_name = "R.toml", default_value = "small")]
+    #[arg(long, value_name = "RECIPE", default_value = "small")]
     recipe: PathBuf,
     /// Set a recipe key, such as training.steps=300; repeatable.
     #[arg(long = "set", value_name = "KEY=VALUE")]

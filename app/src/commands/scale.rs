@@ -25,11 +25,11 @@ use std::path::{Path, PathBuf};
 )]
 pub struct Scale {
     /// Recipe file, or the name of a built-in recipe.
-    #[arg(long, value_name = "R.toml", required_unless_present = "published")]
+    #[arg(long, value_name = "RECIPE", required_unless_present = "published")]
     recipe: Option<PathBuf>,
     /// Machine file, or a built-in machine (jobs/machines): summit, piz-daint, cori-knl, juwels-booster, perlmutter,
     /// h100-pbs, roce-p100, workstation.
-    #[arg(long, value_name = "M.toml", required_unless_present = "published")]
+    #[arg(long, value_name = "MACHINE", required_unless_present = "published")]
     machine: Option<String>,
     /// Numbers of nodes, comma-separated [default: 1, 4, 16 ... and all].
     #[arg(long, value_delimiter = ',', value_name = "N,N")]

@@ -24,11 +24,11 @@ use std::process::Command;
 )]
 pub struct Submit {
     /// Recipe file, or the name of a built-in recipe.
-    #[arg(long, value_name = "R.toml")]
+    #[arg(long, value_name = "RECIPE")]
     recipe: PathBuf,
     /// Machine file, or a built-in machine (jobs/machines): summit, piz-daint, cori-knl, juwels-booster, perlmutter,
     /// h100-pbs, roce-p100, workstation.
-    #[arg(long, value_name = "M.toml")]
+    #[arg(long, value_name = "MACHINE")]
     machine: String,
     /// Sample store, by its path on the nodes.
     #[arg(long, value_name = "STORE")]

@@ -32,7 +32,7 @@ const LEAST_ESTIMATE_SECONDS: f64 = 10.0;
 pub struct Train {
     /// Recipe file, or the name of a built-in recipe: small, full, deeplabv3plus-published, deepcam, tiramisu, cgnet,
     /// detect, detect-dense, detect-over-time, detect-published, masks-and-boxes. docs/recipe.md lists all keys.
-    #[arg(long, value_name = "R.toml")]
+    #[arg(long, value_name = "RECIPE")]
     pub recipe: PathBuf,
     /// Sample store of `squall stage`; {node} is replaced by the node's number, as for `squall stage --local`.
     #[arg(long, value_name = "STORE")]

@@ -37,7 +37,7 @@ const MOST_TRIALS: u64 = 100_000;
 )]
 pub struct Tune {
     /// Recipe file, or the name of a built-in recipe.
-    #[arg(long, value_name = "R.toml")]
+    #[arg(long, value_name = "RECIPE")]
     recipe: PathBuf,
     /// Sample store of `squall stage`, with validation samples.
     #[arg(long, value_name = "STORE")]

@@ -3,24 +3,22 @@
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-const HEADING: &str = "Cores and memory of a node";
-
-/// Options that every subcommand has.
+/// Options that every subcommand has. Their help is in that of the program alone (`cli.rs`): it was a third of some.
 ///
 /// Without the first two, ranks share a node's hardware threads as the system numbers them; with either of them ranks
 /// get whole cores.
 #[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
 pub struct Options {
     /// Cores of each rank's share to reserve for its communication thread.
-    #[arg(long, global = true, value_name = "N", value_parser = cores, help_heading = HEADING)]
+    #[arg(long, global = true, value_name = "N", value_parser = cores, hide = true)]
     #[arg(env = "SQUALL_RESERVE_CORES", hide_env_values = true)]
     pub reserve_cores: Option<usize>,
     /// Maximum hardware threads to compute with on each core; `all` uses every one.
-    #[arg(long, global = true, value_name = "N|all", help_heading = HEADING)]
+    #[arg(long, global = true, value_name = "N|all", hide = true)]
     #[arg(env = "SQUALL_HYPER_THREADS", hide_env_values = true)]
     pub hyper_threads: Option<HyperThreads>,
     /// NUMA node to allocate memory from while it has any left, such as fast memory in flat mode; needs numactl.
-    #[arg(long, global = true, value_name = "N", value_parser = node, help_heading = HEADING)]
+    #[arg(long, global = true, value_name = "N", value_parser = node, hide = true)]
     #[arg(env = "SQUALL_MEMORY_NODE", hide_env_values = true)]
     pub memory_node: Option<usize>,
 }

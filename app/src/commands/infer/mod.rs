@@ -36,7 +36,7 @@ pub struct Infer {
     /// Fields: a file, a folder, a quoted glob, a text file that lists paths, or a sample store.
     pub input: String,
     /// Model file: best.safetensors of a run. Repeat it for an ensemble, the mean of the models' probabilities.
-    #[arg(long, value_name = "M", required = true)]
+    #[arg(long, value_name = "MODEL", required = true)]
     pub model: Vec<PathBuf>,
     /// Output folder for the masks; all ranks must see it.
     #[arg(long, value_name = "DIR")]

@@ -71,7 +71,12 @@ pub struct Report {
     #[arg(long, value_name = "TEXT", default_value = TITLE)]
     pub title: String,
     /// Description of the run, in a sentence or two.
-    #[arg(long, value_name = "TEXT", default_value = "")]
+    #[arg(
+        long,
+        value_name = "TEXT",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub about: String,
     /// Also write the maps as a movie, with masks, boxes and trails: an animated PNG if the name ends in .png or .apng,
     /// else a folder of numbered pictures; repeatable.
@@ -92,7 +97,7 @@ pub struct Report {
     #[arg(long, value_name = "SHARE", default_value_t = MIN_CONFIDENCE)]
     pub min_confidence: f32,
     /// Recipe to show on the page: a file, or the name of a built-in recipe.
-    #[arg(long, value_name = "R.toml")]
+    #[arg(long, value_name = "RECIPE")]
     pub recipe: Option<PathBuf>,
 }
 

@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 /// A command that exits with 2 (wrong usage), 3 (unusable input) or 75 (saved, to be run again later) is not restarted.
 /// If another process works in the folder, nothing is started (exit code 4). Signals are forwarded to the command (for
 /// Open MPI's mpirun, the first SIGTERM, SIGINT or SIGHUP as SIGUSR1, so that ranks have time to save), and its exit
-/// code is passed on. Options for cores and memory affect the command only after `--` or in the environment.
+/// code is passed on. Options for cores and memory (`squall --help`) affect the command only after `--` or in the
+/// environment.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"

@@ -333,8 +333,10 @@ fn a_run_of_other_inputs_begins_anew_and_damaged_states_are_left_alone() {
             .unwrap()
             .2
     };
+    assert_eq!(RunFolder::times_saved(folder.path()), Some(9));
     assert_eq!(opened("test"), 9);
     fs::write(folder.path().join(".events.partial/state.cbor"), "{").unwrap();
+    assert_eq!(RunFolder::times_saved(folder.path()), None);
     assert_eq!(opened("test"), 0);
     assert_eq!(run(folder.path(), &masks, 3, Some(10)), 0);
     assert_eq!(opened("another"), 0);

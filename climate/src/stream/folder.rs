@@ -9,7 +9,7 @@ use crate::table::{Spill, TableWriter};
 use crate::track::Track;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, atomic};
+use squall_data::{DataError, atomic, wire};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -60,10 +60,22 @@ struct Saved<S> {
     stream: S,
 }
 
+/// The part of [`Saved`] that says how far a run is.
+#[derive(Deserialize)]
+struct Position {
+    next: usize,
+}
+
 impl RunFolder {
     /// Whether a folder contains an interrupted or active run.
     pub fn is_begun(out: &Path) -> bool {
         out.join(PARTIAL).exists()
+    }
+
+    /// The number of times done before the checkpoint of an interrupted or active run; `None` without a readable one.
+    pub fn times_saved(out: &Path) -> Option<usize> {
+        let position: Position = wire::read_file(out.join(PARTIAL).join(STATE)).ok()?;
+        Some(position.next)
     }
 
     /// Opens the folder of a run. Returns the state to resume from and the index of the next time (0 for a new run).

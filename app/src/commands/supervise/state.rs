@@ -1,6 +1,7 @@
 //! Measures the progress of work in a folder.
 
 use crate::plan::counted;
+use squall_climate::stream::RunFolder;
 use squall_jobs::RunDir;
 use squall_jobs::train::checkpoint::{newest_step, newest_step_by_facts};
 use std::path::Path;
@@ -12,6 +13,8 @@ pub(super) enum State {
     Step(u64),
     /// Steps of the newest checkpoints of all trials of a search, and bytes of their records.
     Trials(u64, u64),
+    /// Times of events that are done, as saved in an unfinished run.
+    Times(usize),
     /// Number and total size of files, except unfinished ones.
     Files(u64, u64),
 }
@@ -23,6 +26,9 @@ impl State {
         }
         if folder.join("search.json").is_file() {
             return Self::of_trials(folder);
+        }
+        if let Some(times) = RunFolder::times_saved(folder) {
+            return Self::Times(times);
         }
         // Files that a training rewrites at every start before its first checkpoint are not progress.
         if RunDir::metrics_of(folder).exists() {
@@ -62,6 +68,9 @@ impl std::fmt::Display for State {
                     counted(*steps, "step")
                 )
             }
+            Self::Times(times) => {
+                write!(f, "events of {} saved", counted(*times, "time"))
+            }
             Self::Files(0, _) => f.write_str("nothing there yet"),
             Self::Files(files, bytes) => {
                 write!(f, "{} of {bytes} bytes there", counted(*files, "file"))
@@ -82,6 +91,26 @@ mod tests {
         assert_eq!(State::of(folder.path()), State::Files(0, 0));
         std::fs::write(folder.path().join("a.nc"), "whole").unwrap();
         assert_eq!(State::of(folder.path()), State::Files(1, 5));
+    }
+
+    /// Their tables are unfinished to the end: each start seemed to leave nothing.
+    #[test]
+    fn events_advance_with_their_saved_state() {
+        let folder = tempfile::tempdir().unwrap();
+        let partial = folder.path().join(".events.partial");
+        std::fs::create_dir(&partial).unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
+        for next in [14, 76] {
+            let saved = serde_json::json!({
+                "fingerprint": "a", "next": next, "stream": { "tracker": [1.5, 2.5] }
+            });
+            squall_data::wire::write_file(partial.join("state.cbor"), &saved).unwrap();
+            assert_eq!(State::of(folder.path()), State::Times(next));
+        }
+        let told = State::of(folder.path()).to_string();
+        assert_eq!(told, "events of 76 times saved");
+        std::fs::write(partial.join("state.cbor"), "{").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(0, 0));
     }
 
     /// Each start writes another file for TensorBoard, and other seconds.

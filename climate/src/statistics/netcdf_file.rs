@@ -3,6 +3,7 @@
 use crate::compare::SEASONS;
 use crate::error::Result;
 use crate::statistics::coarse::{COARSE_CELL_DEG, COARSE_CELLS, COARSE_COLUMNS, COARSE_ROWS};
+use crate::statistics::counts::BOXED;
 use crate::statistics::{Basin, MonthCounts, Statistics, month_axis};
 use netcdf::FileMut;
 use squall_data::netcdf_file::{NetcdfFile, put_axis};
@@ -38,6 +39,8 @@ impl Statistics {
     /// - `time(month)`, its middle, with bounds; `year(month)`, `month_of_year(month)`, `times(month)`; `days(month)`, with a bit per day of the month with
     ///   analysed times
     /// - `tracks`, `objects` and `landfalls(month, class, basin)`
+    /// - `box_tracks` and `box_objects(month, box_class, basin)` of the classes that only boxes distinguish, if there are
+    ///   any
     /// - `ace(month, basin)`; NaN, the fill value, if there are cyclones but no known wind
     /// - `precipitation(month, class, basin)` and `all_precipitation(month)`; NaN in months without precipitation
     /// - `marked_cells(month, class, coarse_lat, coarse_lon)`, for changes of frequency: grid cells of the class in
@@ -98,7 +101,15 @@ impl Statistics {
             self.put_coarse(file)?;
         }
         month_axis::put(file, self.months(), calendar)?;
-        self.put_months(file)
+        self.put_months(file, &MONTHLY)?;
+        let mut classes = self.classes_of_tables().into_iter();
+        if classes.any(|class| BOXED.contains(&class)) {
+            file.add_dimension("box_class", BOXED.len())?;
+            let flags = BOXED.map(|class| (class.code() as i8, class.name()));
+            put_flags(file, "box_class", "kind of event of boxes alone", &flags)?;
+            self.put_months(file, &MONTHLY_OF_BOXES)?;
+        }
+        Ok(())
     }
 
     fn put_attributes(&self, file: &mut FileMut, calendar: Calendar) -> netcdf::Result<()> {
@@ -136,8 +147,8 @@ impl Statistics {
         Ok(())
     }
 
-    fn put_months(&self, file: &mut FileMut) -> netcdf::Result<()> {
-        for table in MONTHLY {
+    fn put_months(&self, file: &mut FileMut, tables: &[MonthTable]) -> netcdf::Result<()> {
+        for table in tables {
             let mut variable = file.add_variable::<f64>(table.name, table.dimensions)?;
             variable.put_attribute("long_name", table.long_name)?;
             variable.put_attribute("units", table.unit)?;
@@ -149,7 +160,7 @@ impl Statistics {
             }
             let months = self.months().iter();
             let values: Vec<f64> = months
-                .flat_map(|month| self.unless_unsearched(&table, (table.values)(month)))
+                .flat_map(|month| self.unless_unsearched(table, (table.values)(month)))
                 .collect();
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
@@ -258,6 +269,7 @@ const WATER_UNIT: &str = "km3";
 const ENERGY_UNIT: &str = "1e4 knot2";
 const BY_MONTH: &[&str] = &["month"];
 const BY_CLASS: &[&str] = &["month", "class", "basin"];
+const BY_BOX_CLASS: &[&str] = &["month", "box_class", "basin"];
 
 const MONTHLY: [MonthTable; 10] = [
     MonthTable {
@@ -332,6 +344,24 @@ const MONTHLY: [MonthTable; 10] = [
         unit: WATER_UNIT,
         dimensions: BY_MONTH,
         values: |month| known_water(month, vec![month.all_precipitation_km3]),
+    },
+];
+
+/// Those of the classes that only boxes distinguish.
+const MONTHLY_OF_BOXES: [MonthTable; 2] = [
+    MonthTable {
+        name: "box_tracks",
+        long_name: "tracks that began in the month and basin",
+        unit: "1",
+        dimensions: BY_BOX_CLASS,
+        values: |month| numbers(&month.boxed_tracks),
+    },
+    MonthTable {
+        name: "box_objects",
+        long_name: "objects, one for each event and time",
+        unit: "1",
+        dimensions: BY_BOX_CLASS,
+        values: |month| numbers(&month.boxed_objects),
     },
 ];
 

@@ -19,7 +19,9 @@ impl Statistics {
     ///   there are tracks but no known value
     /// - `categories.csv`: basin, category, cyclone tracks; blank if tracks began there but no wind is known
     ///
-    /// In all tables, counts are blank for classes that were not searched for ([`Statistics::classes`]).
+    /// In all tables, counts are blank for classes of masks that were not searched for ([`Statistics::classes`]). If
+    /// none was, there are no rows of them, and no histograms and categories, which are of these classes alone. Classes
+    /// of boxes have rows if they were searched for or found; they have tracks and objects only.
     ///
     /// # Errors
     /// [`ClimateError::Data`] if writing fails.
@@ -36,6 +38,12 @@ impl Statistics {
         write("yearly.csv", &yearly, self.yearly_rows())?;
         let seasonal = "class,basin,month,mean_tracks,months,coverage";
         write("seasonal_cycle.csv", seasonal, self.seasonal_rows())?;
+        if !Class::EVENTS
+            .iter()
+            .any(|class| self.classes().contains(class))
+        {
+            return Ok(());
+        }
         let histograms = "class,quantity,unit,from,to,count";
         write("histograms.csv", histograms, self.histogram_rows())?;
         write(
@@ -46,9 +54,9 @@ impl Statistics {
     }
 
     fn monthly_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = Vec::new();
+        let (combinations, mut rows) = (self.combinations(), Vec::new());
         for m in self.months() {
-            for (c, class, basin) in combinations() {
+            for &(class, basin) in &combinations {
                 let mut row = vec![
                     m.year.to_string(),
                     m.month.to_string(),
@@ -56,7 +64,7 @@ impl Statistics {
                     basin.code().into(),
                     m.times.to_string(),
                 ];
-                row.extend(self.blank_unless_searched(class, counts(m, (c, class), basin)));
+                row.extend(self.blank_unless_searched(class, counts(m, class, basin)));
                 rows.push(row);
             }
         }
@@ -64,16 +72,16 @@ impl Statistics {
     }
 
     fn yearly_rows(&self) -> Vec<Vec<String>> {
-        let mut rows = Vec::new();
+        let (combinations, mut rows) = (self.combinations(), Vec::new());
         for y in self.years() {
-            for (c, class, basin) in combinations() {
+            for &(class, basin) in &combinations {
                 let mut row = vec![
                     y.year.to_string(),
                     class.name().into(),
                     basin.code().into(),
                     y.times.to_string(),
                 ];
-                row.extend(self.blank_unless_searched(class, counts(&y, (c, class), basin)));
+                row.extend(self.blank_unless_searched(class, counts(&y, class, basin)));
                 rows.push(row);
             }
         }
@@ -83,7 +91,7 @@ impl Statistics {
     fn seasonal_rows(&self) -> Vec<Vec<String>> {
         let mut rows = Vec::new();
         let data = self.months_of_year();
-        for (_, class, basin) in combinations() {
+        for (class, basin) in self.combinations() {
             let means = self.seasonal_cycle(class, basin);
             for (month, (mean, of_month)) in (1..).zip(means.into_iter().zip(&data)) {
                 let mean = if mean.is_nan() {
@@ -160,13 +168,21 @@ impl Statistics {
         self.months().iter().map(of_month).sum()
     }
 
-    /// Blanks the cells of a class that was not searched for: a 0 would claim that there were none.
+    /// The rows of a month: all basins of each class.
+    fn combinations(&self) -> Vec<(Class, Basin)> {
+        let classes = self.classes_of_tables().into_iter();
+        classes
+            .flat_map(|class| Basin::ALL.map(|basin| (class, basin)))
+            .collect()
+    }
+
+    /// Blanks the cells of a class of masks that was not searched for: a 0 would claim that there were none.
     fn blank_unless_searched<const N: usize>(
         &self,
         class: Class,
         cells: [String; N],
     ) -> [String; N] {
-        if self.classes().contains(&class) {
+        if self.classes().contains(&class) || !Class::EVENTS.contains(&class) {
             cells
         } else {
             cells.map(|_| String::new())
@@ -174,26 +190,20 @@ impl Statistics {
     }
 }
 
-fn combinations() -> impl Iterator<Item = (usize, Class, Basin)> {
-    Class::EVENTS
-        .into_iter()
-        .enumerate()
-        .flat_map(|(index, class)| {
-            Basin::ALL
-                .into_iter()
-                .map(move |basin| (index, class, basin))
-        })
-}
-
-/// Tracks, objects, energy, landfalls, water and its share; `index` is the index of the class in the counts.
-fn counts(counts: &MonthCounts, (index, class): (usize, Class), basin: Basin) -> [String; 6] {
+/// Tracks, objects, energy, landfalls, water and its share; of classes of boxes the first two.
+fn counts(counts: &MonthCounts, class: Class, basin: Basin) -> [String; 6] {
     let basin = basin as usize;
+    let [tracks, objects] = (counts.tracks_and_objects(class)).map(|of| of[basin].to_string());
+    let Some(index) = Class::EVENTS.iter().position(|own| *own == class) else {
+        let [energy, landfalls, water, share] = [const { String::new() }; 4];
+        return [tracks, objects, energy, landfalls, water, share];
+    };
     let water_km3 = counts.precipitation_km3[index][basin];
     let all_km3 = counts.all_precipitation_km3;
     let known = |text: String| if all_km3 > 0.0 { text } else { String::new() };
     [
-        counts.tracks[index][basin].to_string(),
-        counts.objects[index][basin].to_string(),
+        tracks,
+        objects,
         energy(class, counts.known_energy()[basin]),
         counts.landfalls[index][basin].to_string(),
         known(format!("{water_km3:.3}")),
@@ -244,6 +254,62 @@ mod tests {
         assert_eq!(energy(Class::TropicalCyclone, Some(0.0)), "0.0000");
         assert_eq!(energy(Class::TropicalCyclone, None), "");
         assert_eq!(energy(Class::AtmosphericRiver, Some(0.0)), "");
+    }
+
+    /// Regression: tables of `lows` had blank rows of two classes that were not searched for, and none of the one that
+    /// was.
+    #[test]
+    fn classes_of_boxes_have_rows_and_no_table_is_blank() {
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        let time = |hours: i64| {
+            let start = Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap();
+            start.add_seconds(3600 * hours)
+        };
+        let track = crate::track::Track {
+            class: Class::ExtratropicalCyclone,
+            ..crate::track::testdata::cyclone(time(0))
+        };
+        let written = |classes: &[Class]| {
+            let mut run = Statistics::new(&grid).of_classes(classes);
+            run.add_time(time(0), None, 6.0, []).unwrap();
+            run.add_track(&track);
+            let folder = tempfile::tempdir().unwrap();
+            run.write_csv(folder.path()).unwrap();
+            let stored = folder.path().join("statistics.nc");
+            run.write_netcdf(&stored, &grid, Calendar::NoLeap).unwrap();
+            let stored = netcdf::open(stored).unwrap();
+            let begun = stored.variable("box_tracks").unwrap();
+            let begun = begun.get_values::<f64, _>(..).unwrap();
+            assert_eq!((begun.len(), begun.iter().sum::<f64>()), (2 * 7, 1.0));
+            let read = |name: &str| std::fs::read_to_string(folder.path().join(name)).ok();
+            let tables = [
+                "monthly.csv",
+                "yearly.csv",
+                "seasonal_cycle.csv",
+                "categories.csv",
+            ];
+            tables.map(|name| read(name).unwrap_or_default())
+        };
+        let [months, years, seasons, categories] = written(&[Class::ExtratropicalCyclone]);
+        for (table, row) in [
+            (&months, "\n2000,8,extratropical_cyclone,WP,1,1,0,,,,\n"),
+            (&years, "\n2000,extratropical_cyclone,WP,1,1,0,,,,\n"),
+            (&seasons, "\nextratropical_cyclone,WP,8,1.0000\n"),
+        ] {
+            assert!(table.contains(row), "{table}");
+        }
+        assert_eq!(
+            [&months, &years].map(|table| table.lines().count()),
+            [1 + 7; 2]
+        );
+        assert_eq!(
+            (seasons.lines().count(), categories.as_str()),
+            (1 + 7 * 12, "")
+        );
+        // Boxes of unknown origin: those that were found are counted.
+        let [months, _, _, categories] = written(&Class::EVENTS);
+        assert_eq!(months.lines().count(), 1 + 3 * 7);
+        assert!(!categories.is_empty());
     }
 
     #[test]

@@ -5,9 +5,10 @@ mod season;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::statistics) use month::BOXED;
 pub use month::MonthCounts;
 pub(crate) use month::days_apart;
-use month::{BASINS, class_index};
+use month::{BASINS, boxed_index, class_index};
 pub use season::MonthOfYear;
 use season::season_of;
 
@@ -193,7 +194,7 @@ impl Statistics {
         &self.classes
     }
 
-    /// Adds one time: its mask, if there is one, and its objects. Objects of classes without masks are ignored. Cyclone
+    /// Adds one time: its mask, if there is one, and its objects. Of classes without masks only these count. Cyclone
     /// energy is weighted by the time that each object represents ([`crate::events::EventDetails::hours`]), or by
     /// `hours` if that is unknown.
     ///
@@ -218,10 +219,13 @@ impl Statistics {
         // Days are 1 to 31.
         month.days |= 1 << (time.date().2 - 1);
         for event in events {
+            let basin = Basin::of(event.lat_deg, event.lon_deg) as usize;
+            if let Some(class) = boxed_index(event.class) {
+                self.month(time).boxed_objects[class][basin] += 1;
+            }
             let Some(class) = class_index(event.class) else {
                 continue;
             };
-            let basin = Basin::of(event.lat_deg, event.lon_deg) as usize;
             let month = self.month(time);
             month.objects[class][basin] += 1;
             if let (Class::TropicalCyclone, Some(wind)) = (event.class, event.max_wind_m_s) {
@@ -253,10 +257,13 @@ impl Statistics {
 
     /// Adds a finished track to the month and basin of its genesis.
     pub fn add_track(&mut self, track: &Track) {
+        let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
+        if let Some(class) = boxed_index(track.class) {
+            self.month(track.start).boxed_tracks[class][basin] += 1;
+        }
         let Some(class) = class_index(track.class) else {
             return;
         };
-        let basin = Basin::of(track.genesis_lat_deg, track.genesis_lon_deg) as usize;
         self.month(track.start).tracks[class][basin] += 1;
         if let Some(landfall) = &track.details.landfall {
             let basin = Basin::of(landfall.lat_deg, landfall.lon_deg) as usize;
@@ -350,6 +357,24 @@ impl Statistics {
             }
         }
         years
+    }
+
+    /// The classes of tables: those of masks if any was searched for, and those of boxes that were searched for or
+    /// found.
+    pub(in crate::statistics) fn classes_of_tables(&self) -> Vec<Class> {
+        let searched = |class: &Class| self.classes.contains(class);
+        let of_masks = Class::EVENTS.iter().any(searched);
+        let has = |class: &Class| {
+            let mut counts = (self.months.iter())
+                .flat_map(|month| month.tracks_and_objects(*class))
+                .flatten();
+            counts.any(|count| count > 0)
+        };
+        let of_masks = Class::EVENTS.into_iter().filter(|_| of_masks);
+        let of_boxes = BOXED
+            .into_iter()
+            .filter(|class| searched(class) || has(class));
+        of_masks.chain(of_boxes).collect()
     }
 
     /// Histograms of a class; `None` for classes without histograms.

@@ -8,8 +8,12 @@ use squall_data::Class;
 const WHOLE_MONTH: f64 = 0.95;
 /// Number of basins.
 pub(super) const BASINS: usize = Basin::ALL.len();
+/// The classes that only boxes distinguish, with counts of their own.
+pub(in crate::statistics) const BOXED: [Class; 2] =
+    [Class::ExtratropicalCyclone, Class::TropicalDepression];
 
-/// Counts of one month; arrays are by class (order of [`Class::EVENTS`]) and basin (order of [`Basin::ALL`]).
+/// Counts of one month; arrays are by class (order of [`Class::EVENTS`]; those of boxes have names of their own) and
+/// basin (order of [`Basin::ALL`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct MonthCounts {
     /// Year of the data's calendar.
@@ -39,6 +43,12 @@ pub struct MonthCounts {
     /// All liquid water that fell on the grid, km³.
     #[serde(default)]
     pub all_precipitation_km3: f64,
+    /// Tracks of extratropical cyclones and tropical depressions that began in this month and basin.
+    #[serde(default)]
+    pub boxed_tracks: [[u64; BASINS]; 2],
+    /// Objects of extratropical cyclones and tropical depressions.
+    #[serde(default)]
+    pub boxed_objects: [[u64; BASINS]; 2],
 }
 
 impl MonthCounts {
@@ -55,6 +65,8 @@ impl MonthCounts {
             landfalls: Default::default(),
             precipitation_km3: Default::default(),
             all_precipitation_km3: 0.0,
+            boxed_tracks: Default::default(),
+            boxed_objects: Default::default(),
         }
     }
 
@@ -81,10 +93,19 @@ impl MonthCounts {
                 self.objects[class][basin] += more.objects[class][basin];
                 self.landfalls[class][basin] += more.landfalls[class][basin];
                 self.precipitation_km3[class][basin] += more.precipitation_km3[class][basin];
+                self.boxed_tracks[class][basin] += more.boxed_tracks[class][basin];
+                self.boxed_objects[class][basin] += more.boxed_objects[class][basin];
             }
             self.ace[basin] += more.ace[basin];
             self.winds[basin] += more.winds[basin];
         }
+    }
+
+    /// The tracks and objects of a class in each basin; none of the background.
+    pub(in crate::statistics) fn tracks_and_objects(&self, class: Class) -> [[u64; BASINS]; 2] {
+        let of_mask = class_index(class).map(|c| [self.tracks[c], self.objects[c]]);
+        let of_boxes = || boxed_index(class).map(|c| [self.boxed_tracks[c], self.boxed_objects[c]]);
+        of_mask.or_else(of_boxes).unwrap_or_default()
     }
 
     /// The cyclone energy of each basin; `None` if there are cyclones but no known wind.
@@ -101,6 +122,11 @@ impl MonthCounts {
 /// The smallest distance between two days with a bit: 1 for daily or finer data.
 pub(crate) fn days_apart(days: u32) -> Option<u32> {
     (1..32).find(|&shift| days & (days >> shift) != 0)
+}
+
+/// Index of a class in [`BOXED`].
+pub(super) fn boxed_index(class: Class) -> Option<usize> {
+    BOXED.iter().position(|&c| c == class)
 }
 
 /// Index of a class in [`Class::EVENTS`].

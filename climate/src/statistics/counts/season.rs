@@ -1,6 +1,5 @@
 //! The mean year, and its seasons.
 
-use super::month::class_index;
 use super::{MonthCounts, Statistics};
 use crate::statistics::Basin;
 use squall_data::{Class, Time};
@@ -18,14 +17,12 @@ impl Statistics {
     /// Mean number of tracks that begin in each calendar month, January first, over whole months, with times on 95 % of
     /// their days or more; NaN without any. If there are tracks but no times, every month counts.
     pub fn seasonal_cycle(&self, class: Class, basin: Basin) -> [f64; 12] {
-        let Some(class) = class_index(class) else {
-            return [f64::NAN; 12];
-        };
         let mut sums = [(0u64, 0u64); 12];
         for month in self.months() {
             if self.days_in(month).is_none_or(|days| month.covers(days)) {
                 let sum = &mut sums[index_of(month)];
-                sum.0 += month.tracks[class][basin as usize];
+                let [tracks, _] = month.tracks_and_objects(class);
+                sum.0 += tracks[basin as usize];
                 sum.1 += 1;
             }
         }

@@ -176,7 +176,7 @@ fn of_data(error: &DataError) -> Verdict {
         DataError::NoStore { .. } => input(A_STORE),
         // Readers of masks look for this name.
         DataError::MissingVariable { variable, .. } if variable == "LABELS" => input(
-            "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone",
+            "masks are netCDF with LABELS, ar_binary_tag, binary_tag or object_id: give the folder or files of masks alone; NCO gives a mask of rivers with another name this one: `ncrename -v NAME,ar_binary_tag FILE`",
         ),
         DataError::MissingVariable { .. } => input(
             "`squall inspect` lists the variables and the names Squall knows; a recipe may use fewer channels, and where a command has --skip-bad, that goes on without the file",

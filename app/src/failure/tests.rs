@@ -35,6 +35,7 @@ fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
         classify(&anyhow::Error::from(error)).1.unwrap()
     };
     assert!(hint("LABELS").contains("ar_binary_tag"));
+    assert!(hint("LABELS").contains("`ncrename -v NAME,ar_binary_tag FILE`"));
     assert!(!hint("LABELS").contains("recipe"));
     assert!(hint("TMQ").contains("recipe"));
     // One file of many may be without it.

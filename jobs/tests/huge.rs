@@ -5,6 +5,7 @@ mod common;
 use common::alone::run;
 use common::{CHANNELS, recipe, store};
 use squall_data::Store;
+use squall_data::normalise::NormalisationMethod;
 use squall_jobs::infer::Model;
 use squall_jobs::tune::{Ladder, Search, Values};
 use squall_jobs::{Contract, JobError, Recipe, Team, train_together};
@@ -138,7 +139,7 @@ fn a_model_file_of_a_network_that_does_not_fit_is_refused() {
             channels_in: CHANNELS.len(),
             ..recipe.network.clone()
         };
-        let normalisation = store.normalisation(recipe.data.normalisation).unwrap();
+        let normalisation = store.normalisation(NormalisationMethod::MeanStd).unwrap();
         let contract = Contract::new(&recipe, &network, &normalisation, store.grid(), "none");
         let mut file = ModelFile::default();
         contract.put(&mut file).unwrap();

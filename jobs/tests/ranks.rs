@@ -300,6 +300,35 @@ fn an_interrupted_run_ends_with_the_same_bits() {
     }
 }
 
+/// The first rank reads it for all, from the model file or, once that is gone, from the checkpoint.
+#[test]
+fn ranks_keep_the_normalisation_of_the_model_they_start_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (large, small) = (store(&at("large"), 12, 2), store(&at("small"), 4, 2));
+    let short = with(&["training.steps=1"]);
+    all_finished(train_on(
+        threads::ranks(1),
+        &short,
+        &large,
+        &at("first"),
+        None,
+    ));
+    let model = at("first").join("last.safetensors");
+    let start = format!("training.start_from='{}'", model.display());
+    let keep = with(&["data.normalisation=start_from", &start]);
+    let run =
+        |name: &str, stop: Option<u64>| train_on(threads::ranks(2), &keep, &small, &at(name), stop);
+    all_finished(run("whole", None));
+    for answer in run("part", Some(3)) {
+        assert_eq!(answer.unwrap().outcome, Outcome::Interrupted);
+    }
+    std::fs::remove_file(&model).unwrap();
+    all_finished(run("part", None));
+    assert_eq!(losses(&at("part")), losses(&at("whole")));
+    assert!(weights(&at("part")) == weights(&at("whole")));
+}
+
 /// Batch systems give so much time between the signal and the end. The first rank is told when its third step is over,
 /// and the others hear of it with the next one's facts, which with a lag are used a step later.
 #[test]

@@ -1,7 +1,7 @@
 //! Validation of recipes.
 
 use super::local_batch::check_unlabelled;
-use super::{Recipe, Task};
+use super::{NormalisationChoice, Recipe, Task};
 use crate::error::{JobError, Result};
 use candle_core::DType;
 use squall_data::{BoxClass, Class};
@@ -42,6 +42,7 @@ impl Recipe {
         self.check_average()?;
         self.distributed.check()?;
         self.check_channels()?;
+        self.check_normalisation()?;
         self.check_class_weights()?;
         in_section("loss", self.loss.criterion(Vec::new()).check())?;
         let scale = self.precision.loss_scale.map(LossScale::new);
@@ -200,6 +201,18 @@ impl Recipe {
             return Err("`data.channels`: expected one or more, each once".into());
         }
         self.check_channels_in(channels.len())
+    }
+
+    /// Rejects a normalisation of a model where no model is named.
+    fn check_normalisation(&self) -> Checked {
+        let kept = self.data.normalisation == NormalisationChoice::StartFrom;
+        if kept && self.training.start_from.is_none() {
+            return Err(
+                "`data.normalisation`: \"start_from\" is that of the model of `training.start_from`, which is not given"
+                    .into(),
+            );
+        }
+        Ok(())
     }
 
     /// Rejects a number of input channels that differs from the data's. The network's default does not count as a

@@ -6,14 +6,39 @@ use squall_data::loader::Augmentation;
 use squall_data::normalise::NormalisationMethod;
 use squall_model::Backend;
 
+/// Where the values come from that normalise the channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum NormalisationChoice {
+    /// The store's statistics: (x - mean) / standard deviation.
+    #[default]
+    MeanStd,
+    /// The store's statistics: (x - min) / (max - min).
+    MinMax,
+    /// The model of `training.start_from`, named as that key is.
+    #[serde(rename = "start_from")]
+    StartFrom,
+}
+
+impl NormalisationChoice {
+    /// How the store's statistics normalise; by default for a choice that does not use them.
+    pub(crate) fn method(self) -> NormalisationMethod {
+        match self {
+            Self::MinMax => NormalisationMethod::MinMax,
+            Self::MeanStd | Self::StartFrom => NormalisationMethod::MeanStd,
+        }
+    }
+}
+
 /// What is read.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct DataSection {
     /// Channels, in the network's order. Default: all that the store has.
     pub channels: Option<Vec<Variable>>,
-    /// How values are normalised. Default `"mean-std"`.
-    pub normalisation: NormalisationMethod,
+    /// How values are normalised: by the store's statistics (`"mean-std"`, `"min-max"`), or as for the model of
+    /// `training.start_from` (`"start_from"`). Default `"mean-std"`.
+    pub normalisation: NormalisationChoice,
     /// Random changes of training samples and their labels. Default none.
     pub augmentation: Augmentation,
     /// Networks over time: steps of the data from one frame of a clip to the next. Default 1; hur-detect has 2 of three
@@ -32,7 +57,7 @@ impl Default for DataSection {
     fn default() -> Self {
         Self {
             channels: None,
-            normalisation: NormalisationMethod::default(),
+            normalisation: NormalisationChoice::default(),
             augmentation: Augmentation::default(),
             clip_stride: 1,
             threads: None,

@@ -14,7 +14,7 @@ mod training;
 mod without_effect;
 
 pub use built_in::BUILT_IN;
-pub use data::DataSection;
+pub use data::{DataSection, NormalisationChoice};
 pub use detection::Detection;
 pub(crate) use distributed::ranks_per_group;
 pub use distributed::{Algorithm, Distributed, Momentum, MomentumRule, Order, RateScaling};
@@ -224,6 +224,14 @@ impl Recipe {
     /// Whether its network predicts boxes and no masks.
     pub(crate) fn outputs_boxes_alone(&self) -> bool {
         self.network.name.is_detector() && self.network.mask_classes == 0
+    }
+
+    /// The model whose normalisation its runs keep; `None` if they take that of their store.
+    pub(crate) fn normalised_as(&self) -> Option<&Path> {
+        match self.data.normalisation {
+            NormalisationChoice::StartFrom => self.training.start_from.as_deref(),
+            NormalisationChoice::MeanStd | NormalisationChoice::MinMax => None,
+        }
     }
 
     /// The clips that its network trains on; `None` for a network that sees single fields.

@@ -1,6 +1,5 @@
 use super::*;
 use squall_data::Variable;
-use squall_data::normalise::NormalisationMethod;
 use squall_model::Backend;
 use squall_model::ops::loss::{Focal, Normalisation};
 
@@ -205,7 +204,7 @@ fn the_recipe_deepcam_is_the_benchmarks() {
         Recipe::named(Path::new("deepcam"), &changes).unwrap()
     };
     let recipe = named(&[]);
-    assert_eq!(recipe.data.normalisation, NormalisationMethod::MinMax);
+    assert_eq!(recipe.data.normalisation, NormalisationChoice::MinMax);
     assert_eq!(recipe.loss.normalisation, Normalisation::Pixels);
     let training = &recipe.training;
     assert_eq!(training.best_by, BestBy::SampleMeanIou);
@@ -575,6 +574,27 @@ fn channels_follow_from_the_data() {
     assert_eq!(noted.network, left_out.network);
     // Runs from before it was noted go on.
     assert!(fitted.changes_of_result(&left_out).is_empty());
+}
+
+/// It would have been that of the store, without a word.
+#[test]
+fn the_normalisation_of_a_model_needs_the_model() {
+    let keep = "data.normalisation=start_from";
+    let said = error("", &[keep]);
+    let words =
+        "`data.normalisation`: \"start_from\" is that of the model of `training.start_from`";
+    assert!(said.contains(words), "{said}");
+    let start = "training.start_from=model.safetensors";
+    let changes = [keep, start].map(String::from);
+    let recipe = Recipe::parse("", &changes).unwrap();
+    assert_eq!(recipe.normalised_as(), Some(Path::new("model.safetensors")));
+    assert_eq!(Recipe::parse(&recipe.to_toml(), &[]).unwrap(), recipe);
+    let own = Recipe::parse("", &[start.to_string()]).unwrap();
+    assert_eq!(own.normalised_as(), None);
+    assert_eq!(
+        recipe.changes_of_result(&own),
+        ["`data.normalisation` was \"mean-std\", is \"start_from\""]
+    );
 }
 
 #[test]

@@ -11,7 +11,7 @@ use crate::error::{JobError, Result};
 use crate::metrics::to_json;
 use crate::run_dir::RunDir;
 use serde::{Deserialize, Serialize};
-use squall_data::{DataError, Store};
+use squall_data::{DataError, Normalisation, Store};
 use squall_model::optim::LossScale;
 use squall_model::stored_file::facts_alone;
 use squall_model::{FileContents, ModelFile, StoredFile, Tensors};
@@ -54,6 +54,9 @@ pub(super) struct CheckpointFacts {
     /// With groups: unfinished steps that precede finished ones.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<u64>,
+    /// The normalisation of the model that the run started from, if it keeps it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub normalisation: Option<Normalisation>,
 }
 
 /// Name of the fact that describes pending steps, and prefix of their tensors' names.
@@ -105,12 +108,21 @@ pub fn newest_step(folder: &Path) -> Option<u64> {
 /// Like [`newest_step`], but reads only the facts of the newest checkpoint that has its full length. Reading all values
 /// is slow when there are many runs.
 pub fn newest_step_by_facts(folder: &Path) -> Option<u64> {
-    let step = |path: PathBuf| {
+    newest_facts(folder).map(|facts| facts.progress.step)
+}
+
+/// The normalisation that a run's checkpoint keeps of the model it started from.
+pub(super) fn kept_normalisation(folder: &Path) -> Option<Normalisation> {
+    newest_facts(folder)?.normalisation
+}
+
+/// The facts of the newest checkpoint that has its full length; its values are not read.
+fn newest_facts(folder: &Path) -> Option<CheckpointFacts> {
+    let facts = |path: PathBuf| {
         let facts = facts_alone(&path).ok()?;
-        let facts: CheckpointFacts = serde_json::from_str(facts.get(FACT)?).ok()?;
-        Some(facts.progress.step)
+        serde_json::from_str(facts.get(FACT)?).ok()
     };
-    RunDir::checkpoints_of(folder).into_iter().find_map(step)
+    RunDir::checkpoints_of(folder).into_iter().find_map(facts)
 }
 
 /// Loads a checkpoint of a run that `fits` accepts.
@@ -378,6 +390,8 @@ impl Run<'_> {
             deal: self.deal.clone(),
             rules: rules::NEWEST,
             pending: self.pending.clone(),
+            normalisation: (self.recipe.normalised_as())
+                .map(|_| self.contract.normalisation.clone()),
         }
     }
 }

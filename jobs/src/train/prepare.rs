@@ -8,6 +8,7 @@ use super::plan::room;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
 use super::share::{Place, Share};
+use super::start_from::normalisation_of_start;
 use super::step::Learner;
 use super::team::Team;
 use super::used_labels;
@@ -40,7 +41,8 @@ impl<'a> Run<'a> {
         let fits = fit::check_memory(recipe, store, room(Backend::best(), team, node_ranks));
         // Also a barrier: no rank may allocate while another on its node still measures free memory.
         team.all_or_none(fits)?;
-        let built = Self::build(recipe, store, run_dir, share);
+        let kept = normalisation_of_start(recipe, run_dir.as_ref(), team)?;
+        let built = Self::build(recipe, store, run_dir, share, kept);
         let mut run = team.all_or_none(built)?;
         run.check_agreement(team)?;
         let resumed = run.resume();
@@ -51,15 +53,17 @@ impl<'a> Run<'a> {
         Ok(run)
     }
 
-    /// Builds a run at its first step, on every rank by itself.
+    /// Builds a run at its first step, on every rank by itself; `kept` is the normalisation of the model it starts from,
+    /// if it keeps that.
     fn build(
         recipe: &'a Recipe,
         store: &'a Arc<Store>,
         run_dir: Option<RunDir>,
         share: Share,
+        kept: Option<Normalisation>,
     ) -> Result<Self> {
         let place = share.step_place;
-        let (channels, normalisation) = inputs(recipe, store)?;
+        let (channels, normalisation) = inputs(recipe, store, kept)?;
         let network = network_of(recipe, channels.len());
         let class_weights = class_weights_of(recipe, store)?;
         if recipe.task == Task::Segment && share.warns {
@@ -312,15 +316,28 @@ pub(super) fn channels<'a>(recipe: &'a Recipe, store: &'a Store) -> &'a [Variabl
     chosen.unwrap_or_else(|| store.channels())
 }
 
-/// Channels of the batches and their normalisation.
-fn inputs(recipe: &Recipe, store: &Store) -> Result<(Vec<Variable>, Normalisation)> {
+/// Channels of the batches and their normalisation: `kept`, or that of the store.
+fn inputs(
+    recipe: &Recipe,
+    store: &Store,
+    kept: Option<Normalisation>,
+) -> Result<(Vec<Variable>, Normalisation)> {
     let channels = channels(recipe, store).to_vec();
-    let all = store.normalisation(recipe.data.normalisation)?;
-    let normalisation = all.select(&channels).map_err(|error| {
+    let all = store.normalisation(recipe.data.normalisation.method())?;
+    let own = all.select(&channels).map_err(|error| {
         JobError::recipe(format!(
             "`data.channels`: the store does not hold them all: {error}"
         ))
     })?;
+    let normalisation = match kept {
+        None => own,
+        Some(kept) => kept
+            .select(&channels)
+            .map_err(|error| JobError::StartFrom {
+                model: recipe.training.start_from.clone().unwrap_or_default(),
+                reason: error.to_string(),
+            })?,
+    };
     Ok((channels, normalisation))
 }
 

@@ -1,13 +1,55 @@
-//! Initial weights from a model file: `training.start_from`.
+//! Initial weights from a model file, and its normalisation: `training.start_from`, `data.normalisation`.
 
+use super::checkpoint::kept_normalisation;
 use super::step::Learner;
+use super::team::Team;
 use crate::contract::Contract;
 use crate::error::{JobError, Result};
 use crate::infer::check_finite;
+use crate::metrics::to_json;
 use crate::recipe::Recipe;
+use crate::run_dir::RunDir;
+use squall_data::Normalisation;
+use squall_model::stored_file::facts_alone;
 use squall_model::{NetworkConfig, StoredFile, Tensors};
 use std::collections::HashSet;
 use std::path::Path;
+
+/// The normalisation that the run keeps from the model it starts from; `None` if its recipe takes that of the store.
+///
+/// Once there is a checkpoint it is the one kept there: the model file may be gone or replaced. The first rank, whose
+/// run's folder is given, reads it for all: others may not see these files. All ranks of `team` call it.
+pub(super) fn normalisation_of_start(
+    recipe: &Recipe,
+    run_dir: Option<&RunDir>,
+    team: &mut Team,
+) -> Result<Option<Normalisation>> {
+    let Some(path) = recipe.normalised_as() else {
+        return Ok(None);
+    };
+    let read = match team.is_first() {
+        true => of_checkpoint_or_model(path, run_dir),
+        false => Ok(String::new()),
+    };
+    let mut bytes = team.all_or_none(read)?.into_bytes();
+    if team.size() > 1 {
+        team.broadcast(&mut bytes)?;
+    }
+    let normalisation = serde_json::from_slice(&bytes);
+    normalisation
+        .map(Some)
+        .map_err(|error| JobError::damaged(path, error))
+}
+
+/// That of the run's checkpoint, or else that of the model file, as JSON.
+fn of_checkpoint_or_model(path: &Path, run_dir: Option<&RunDir>) -> Result<String> {
+    let kept = run_dir.and_then(|run_dir| kept_normalisation(run_dir.folder()));
+    let normalisation = match kept {
+        Some(kept) => kept,
+        None => Contract::of(&facts_alone(path)?, path)?.normalisation,
+    };
+    to_json(&normalisation, path)
+}
 
 /// Loads the weights of a model file as initial values.
 pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract) -> Result<()> {
@@ -28,7 +70,9 @@ pub(super) fn start_from(path: &Path, learner: &mut Learner, contract: &Contract
         });
     }
     if theirs.normalisation_hash != contract.normalisation_hash {
-        tracing::warn!("the weights to start from were trained on fields normalised otherwise");
+        tracing::warn!(
+            "the weights to start from were trained on fields normalised otherwise: `data.normalisation=start_from` would keep theirs"
+        );
     }
     let mine = &contract.network;
     let leftover = leftover(&file, learner);

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod goes_on;
+mod normalisation;
 
 use common::alone::{run, run_for, run_telling};
 use common::learnt::losses;

@@ -280,6 +280,97 @@ fn a_trial_of_another_process_that_stands_still_is_named() {
     assert_eq!(outcome(&document), before);
 }
 
+/// The scores that the run in a folder has at its halts.
+fn scores_of_run(out: &Path, name: &str) -> Vec<f64> {
+    let path = out.join("trials").join(name).join("trial.json");
+    let run: Value = serde_json::from_slice(&std::fs::read(path).expect("a run")).expect("JSON");
+    let scores = run["scores"].as_array().expect("scores");
+    (scores.iter())
+        .map(|score| score.as_f64().expect("a score"))
+        .collect()
+}
+
+/// With `--vary seed` each seed ran once, and the luckiest was taken for the best recipe.
+#[test]
+fn repeats_with_other_seeds_are_compared_by_their_means() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let store = store(folder.path());
+    let [alone, shared] = ["alone", "shared"].map(|name| folder.path().join(name));
+    let repeated = |out: &Path| {
+        let more = ["--repeats", "2"].map(String::from);
+        [&search(&store, out, "2", "training.steps=8")[..], &more].concat()
+    };
+    let said = run(&words(&repeated(&alone)));
+    let board: Value = serde_json::from_str(&said).expect("JSON");
+    let places = board["places"].as_array().expect("places");
+    let steps: Vec<_> = places.iter().map(|place| &place["steps"]).collect();
+    assert_eq!(steps, [8u64, 8, 4, 0], "{said}");
+    for place in &places[..3] {
+        let number = place["trial"].as_u64().expect("a number");
+        let names = [format!("{number:04}"), format!("{number:04}-repeat1")];
+        let [a, b] = names.map(|name| scores_of_run(&alone, &name));
+        assert_eq!(a.len(), b.len());
+        let (a, b) = (a[a.len() - 1], b[b.len() - 1]);
+        let of = |key: &str| place[key].as_f64().expect("a value");
+        assert!((of("score") - (a + b) / 2.0).abs() < 1e-12, "{place}");
+        let spread = (a - b).abs() / 2_f64.sqrt();
+        assert!((of("spread") - spread).abs() < 1e-12, "{place}");
+        let scores = place["scores"].as_array().expect("scores");
+        for (score, expected) in scores.iter().zip([a, b]) {
+            assert!((score.as_f64().expect("a score") - expected).abs() < 1e-12);
+        }
+    }
+    let lost = places[3]["failed"].as_str().expect("why");
+    assert!(lost.contains("diverged"), "{lost}");
+    assert_eq!(places[3].get("spread"), None);
+    let table = std::fs::read_to_string(alone.join("leaderboard.csv")).expect("a table");
+    let head = table.lines().next().expect("a line");
+    assert!(head.ends_with(",skipped_steps,spread,scores"), "{head}");
+    // The second run is that of the next seed.
+    let best = std::fs::read_to_string(alone.join("best.toml")).expect("a recipe");
+    let seed = best.lines().find_map(|line| line.strip_prefix("seed = "));
+    let seed: u64 = seed.expect("a seed").parse().expect("a number");
+    let next = folder.path().join("next");
+    let set = format!("seed={}", seed + 1);
+    let recipe = alone.join("best.toml");
+    let train = ["train", "--recipe", path(&recipe), "--data", path(&store)];
+    run(&[
+        &train[..],
+        &["--set", &set, "--out", path(&next), "--quiet"],
+    ]
+    .concat());
+    let second = format!(
+        "trials/{:04}-repeat1",
+        places[0]["trial"].as_u64().expect("a number")
+    );
+    let metrics = |run: &Path| std::fs::read(run.join("metrics.jsonl")).expect("metrics");
+    assert!(metrics(&alone.join(second)) == metrics(&next));
+    // Several processes share out the runs, and nothing is left to do afterwards.
+    let command = repeated(&shared);
+    let start = || {
+        squall()
+            .args(&command)
+            .stdout(std::process::Stdio::piped())
+            .spawn()
+    };
+    for process in [start().expect("starts"), start().expect("starts")] {
+        let output = process.wait_with_output().expect("a child");
+        assert!(output.status.success(), "{}", text(&output));
+        let found = String::from_utf8(output.stdout).expect("UTF-8");
+        assert_eq!(outcome(&found), outcome(&said));
+    }
+    assert_eq!(run(&words(&repeated(&alone))), said);
+    // With other repeats it is another search.
+    let once = search(&store, &alone, "2", "training.steps=8");
+    refuses(&words(&once), 2, &["`--repeats` was 2, is 1"]);
+    let plain = repeated(&alone).into_iter().filter(|word| word != "--json");
+    let shown = run(&words(&plain.collect::<Vec<_>>()));
+    assert!(
+        shown.contains(" ± ") && shown.contains("standard deviation over 2 seeds"),
+        "{shown}"
+    );
+}
+
 /// Its validation gives a loss of no number, and where there is nothing to find a score of 1 for background everywhere.
 #[test]
 fn a_network_of_no_numbers_is_out() {
@@ -417,6 +508,14 @@ fn what_cannot_be_searched_is_wrong_usage() {
         "5 steps are too few",
     );
     check(&["--vary", "seed=1,2", "--halts", "9"], "1 to 8 halts");
+    check(
+        &["--vary", "seed=1,2", "--repeats", "2"],
+        "`seed` cannot be varied with --repeats",
+    );
+    check(
+        &["--vary", "training.batch=1,2", "--repeats", "0"],
+        "1 to 100 repeats",
+    );
     let many = ["--trials", "18446744073709551615"];
     let range = ["--vary", "schedule.rate=1e-4..1e-2"];
     check(&[many, range].concat(), "--trials");

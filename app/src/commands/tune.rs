@@ -58,6 +58,9 @@ pub struct Tune {
     /// At each halt, the best of every N trials continue, to N times as many steps.
     #[arg(long, default_value_t = 3, value_name = "N")]
     keep_one_of: usize,
+    /// Runs of each trial with different seeds, the recipe's own and those after it; trials are compared by the means.
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    repeats: usize,
     /// Random seed: it selects among equally even spreads of values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -86,6 +89,10 @@ impl Tune {
         let store = Arc::new(Store::open(&self.data)?);
         own_folder::check(&self.out, Holds::Search)?;
         let space = Space::new(self.vary.clone(), self.seed).map_err(usage)?;
+        if self.repeats > 1 && space.keys().any(|key| key == "seed") {
+            let reason = "`seed` cannot be varied with --repeats, which gives every trial several";
+            return Err(usage(reason.to_string()));
+        }
         if store.ids(Split::Validation).is_empty() {
             return Err(Advice::input(
                 format!("`{}` has no validation samples", self.data.display()),
@@ -95,7 +102,9 @@ impl Tune {
         let most = self.trials.max(1);
         let candidates = space.candidates(most);
         let trials = distinct(&self.recipe, &self.overrides, candidates, most)?;
-        let ladder = Ladder::new(trials.len(), self.halts, self.keep_one_of).map_err(usage)?;
+        let ladder = Ladder::new(trials.len(), self.halts, self.keep_one_of)
+            .and_then(|ladder| ladder.repeated(self.repeats))
+            .map_err(usage)?;
         let search = Search {
             recipe: &self.recipe,
             overrides: &self.overrides,
@@ -144,10 +153,15 @@ impl Tune {
 fn announce(ladder: &Ladder, halts: &[u64]) {
     let rungs = halts.iter().enumerate();
     let rungs = rungs.map(|(rung, step)| format!("{} to step {step}", ladder.trials_at(rung)));
-    let all = ladder.trials() as u64 * halts.last().copied().unwrap_or(0);
+    let runs = (ladder.trials() * ladder.repeats()) as u64;
+    let all = runs * halts.last().copied().unwrap_or(0);
     let work = ladder.work(halts);
+    let seeds = match ladder.repeats() {
+        1 => String::new(),
+        repeats => format!(" with {repeats} seeds each"),
+    };
     tracing::info!(
-        "{}: {}; {work} steps, {:.0} % of all to the end",
+        "{}{seeds}: {}; {work} steps, {:.0} % of all to the end",
         counted(ladder.trials(), "trial"),
         rungs.collect::<Vec<_>>().join(", "),
         100.0 * work as f64 / all as f64
@@ -161,8 +175,8 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
     move |event| match event {
         TuneEvent::Trial { trial, until } => {
             tracing::info!(
-                "trial {} to step {until}: {}",
-                trial.number,
+                "{} to step {until}: {}",
+                trial.name(),
                 in_words(&trial.values)
             );
             progress = Some(Progress::new("tune", *until as usize));
@@ -192,17 +206,13 @@ fn teller() -> impl FnMut(&TuneEvent<'_>) {
                 progress.finish();
             }
             match (&trial.failed, trial.score()) {
-                (Some(reason), _) => tracing::warn!("trial {} is out: {reason}", trial.number),
+                (Some(reason), _) => tracing::warn!("{} is out: {reason}", trial.name()),
                 (None, Some(score)) => {
                     let nothing = match trial.finds_nothing() {
                         true => ", that of the background: it finds no storm",
                         false => "",
                     };
-                    tracing::info!(
-                        "trial {}: {} {score:.4}{nothing}",
-                        trial.number,
-                        trial.score_name
-                    );
+                    tracing::info!("{}: {} {score:.4}{nothing}", trial.name(), trial.score_name);
                 }
                 (None, None) => {}
             }
@@ -271,9 +281,13 @@ impl Leaderboard {
             ));
         };
         if trials[first.trial].finds_nothing() {
+            let seeds = match search.ladder.repeats() {
+                1 => "",
+                _ => " with at least one of its seeds",
+            };
             tracing::warn!(
-                "the best trial finds no storm: its score is that of the background, and best.toml may be no better than the recipe. More \
-                 steps, another `loss.weighting` or lower rates may help"
+                "the best trial finds no storm{seeds}: its score is that of the background, and best.toml may be no better than the \
+                 recipe. More steps, another `loss.weighting` or lower rates may help"
             );
         }
         Ok(Self {
@@ -285,9 +299,20 @@ impl Leaderboard {
     }
 
     /// The score of the best trial's model, if it differs from the score that determines its place: the model is the
-    /// trial's best one so far, while the place depends on the score at the end.
+    /// trial's best one so far, with the recipe's own seed, while the place depends on the score at the end, the mean
+    /// over seeds.
     fn write_score_of_model(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let first = &self.places[0];
+        if let (false, Some(best), Some(step)) =
+            (first.scores.is_empty(), first.best_score, first.best_step)
+        {
+            return write!(
+                f,
+                "\n{}: mean ± standard deviation over {} seeds; the model is that of the recipe's own seed, {best:.4} at step {step}",
+                self.score,
+                first.scores.len()
+            );
+        }
         match (first.score, first.best_score, first.best_step) {
             (Some(score), Some(best), Some(step)) if step < first.steps => write!(
                 f,
@@ -299,10 +324,12 @@ impl Leaderboard {
     }
 }
 
-/// The contents of leaderboard.csv.
+/// The contents of leaderboard.csv; its last two columns only if trials are repeated.
 fn table(keys: &[&str], places: &[LeaderboardEntry]) -> String {
+    let repeated = places.iter().any(|place| !place.scores.is_empty());
+    let more = if repeated { ",spread,scores" } else { "" };
     let mut table = format!(
-        "place,trial,steps,score,seconds,{},failed,best_score,best_step,skipped_steps\n",
+        "place,trial,steps,score,seconds,{},failed,best_score,best_step,skipped_steps{more}\n",
         quoted(keys)
     );
     for place in places {
@@ -315,8 +342,15 @@ fn table(keys: &[&str], places: &[LeaderboardEntry]) -> String {
         let best_step = place
             .best_step
             .map_or(String::new(), |step| step.to_string());
+        let more = match repeated {
+            true => {
+                let scores: Vec<String> = place.scores.iter().map(f64::to_string).collect();
+                format!(",{},{}", number(place.spread), scores.join(" "))
+            }
+            false => String::new(),
+        };
         table += &format!(
-            "{},{},{},{},{:.1},{},{},{},{best_step},{}\n",
+            "{},{},{},{},{:.1},{},{},{},{best_step},{}{more}\n",
             place.place,
             place.trial,
             place.steps,
@@ -345,15 +379,18 @@ fn quoted(fields: &[&str]) -> String {
 
 impl fmt::Display for Leaderboard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let repeated = self.places.iter().any(|place| place.spread.is_some());
+        let width = if repeated { 15 } else { 9 };
         write!(
             f,
-            "place trial  steps  {:>9}  {:>16}   time",
+            "place trial  steps  {:>width$}  {:>16}   time",
             self.score, "best at step"
         )?;
         for place in &self.places {
-            let score = match place.score {
-                Some(score) => format!("{score:.4}"),
-                None => "out".to_string(),
+            let score = match (place.score, place.spread) {
+                (Some(score), Some(spread)) => format!("{score:.4} ± {spread:.4}"),
+                (Some(score), None) => format!("{score:.4}"),
+                (None, _) => "out".to_string(),
             };
             let best = match (place.best_score, place.best_step) {
                 (Some(score), Some(step)) => format!("{score:.4} at {step}"),
@@ -361,7 +398,7 @@ impl fmt::Display for Leaderboard {
             };
             write!(
                 f,
-                "\n{:>5} {:>5} {:>6}  {score:>9}  {best:>16} {:>6}   {}",
+                "\n{:>5} {:>5} {:>6}  {score:>width$}  {best:>16} {:>6}   {}",
                 place.place,
                 place.trial,
                 place.steps,
@@ -397,6 +434,8 @@ mod tests {
             best_score: Some(0.75),
             best_step: Some(20),
             skipped_steps: 2,
+            spread: None,
+            scores: Vec::new(),
         };
         let lost = LeaderboardEntry {
             score: None,
@@ -406,6 +445,17 @@ mod tests {
             ..place(2, "x")
         };
         let keys = ["schedule.rate", "network.blocks"];
+        let repeated = LeaderboardEntry {
+            spread: Some(0.25),
+            scores: vec![0.75, 0.25],
+            ..place(1, "x")
+        };
+        assert_eq!(
+            table(&keys[1..], &[repeated, lost.clone()]),
+            "place,trial,steps,score,seconds,network.blocks,failed,best_score,best_step,skipped_steps,spread,scores\n\
+             1,7,30,0.5,1.5,x,,0.75,20,2,0.25,0.75 0.25\n\
+             2,7,30,,1.5,x,\"diverged: a \"\"loss\"\", say\",,,2,,\n"
+        );
         assert_eq!(
             table(&keys, &[place(1, "[1, 2]"), lost]),
             "place,trial,steps,score,seconds,schedule.rate,network.blocks,failed,best_score,best_step,skipped_steps\n\

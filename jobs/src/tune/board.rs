@@ -3,17 +3,21 @@
 use super::Values;
 use super::described::in_words;
 use super::ladder::Ladder;
+use super::repeats::{scores_at, spread, together};
 use crate::error::{JobError, Result};
 use serde::{Deserialize, Serialize};
 use squall_data::{DataError, atomic};
 use std::cmp::Ordering;
 use std::path::Path;
 
-/// A trial and its results so far.
+/// A trial, or one of its runs if it is repeated with other seeds, and the results so far.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
     /// Its number, from 0; trial 0 is the unchanged recipe.
     pub number: usize,
+    /// Which of its trial's runs it is, from 0 for the recipe's own seed; the next one has the seed after it.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub repeat: usize,
     /// The keys that it changes, with their values.
     pub values: Values,
     /// The score at every rung that it has reached.
@@ -33,9 +37,13 @@ pub struct Trial {
     /// For every rung reached, whether the network found no storm there.
     #[serde(default)]
     pub empty: Vec<bool>,
-    /// The validation of its model (`best.safetensors`); known once the search is done.
+    /// The validation of its model (`best.safetensors`), with the recipe's own seed; known once the search is done.
     #[serde(skip)]
     pub best: Option<BestModel>,
+}
+
+fn is_first(repeat: &usize) -> bool {
+    *repeat == 0
 }
 
 /// The validation at which a trial's model was saved.
@@ -53,6 +61,15 @@ impl Trial {
             number,
             values,
             ..Self::default()
+        }
+    }
+
+    /// Its name for messages.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.repeat {
+            0 => format!("trial {}", self.number),
+            repeat => format!("trial {}, repeat {repeat}", self.number),
         }
     }
 
@@ -76,12 +93,12 @@ impl Trial {
     }
 
     /// Skipped steps until a rung.
-    fn skipped_at(&self, rung: usize) -> u64 {
+    pub(super) fn skipped_at(&self, rung: usize) -> u64 {
         self.skipped.get(rung).copied().unwrap_or(0)
     }
 
     /// Whether the network found no storm at a rung.
-    fn is_empty_at(&self, rung: usize) -> bool {
+    pub(super) fn is_empty_at(&self, rung: usize) -> bool {
         self.empty.get(rung).copied().unwrap_or(false)
     }
 
@@ -111,7 +128,7 @@ pub struct LeaderboardEntry {
     pub trial: usize,
     /// Number of steps trained.
     pub steps: u64,
-    /// Its newest score.
+    /// Its newest score; the mean over its repeats.
     pub score: Option<f64>,
     /// The changed keys with their values; [`Search::own_values`](super::Search::own_values) returns those of trial 0.
     #[serde(serialize_with = "as_an_object")]
@@ -127,6 +144,12 @@ pub struct LeaderboardEntry {
     pub best_step: Option<u64>,
     /// Steps that were unexpectedly skipped because a loss or gradient was not finite.
     pub skipped_steps: u64,
+    /// With repeats: the standard deviation of their newest scores, about the mean.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub spread: Option<f64>,
+    /// With repeats: their newest scores, that of the recipe's own seed first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scores: Vec<f64>,
 }
 
 fn as_an_object<S: serde::Serializer>(
@@ -139,52 +162,76 @@ fn as_an_object<S: serde::Serializer>(
 /// All trials.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Board {
-    /// All trials, by number.
+    /// All trials, by number; of those with repeats the means.
     pub trials: Vec<Trial>,
+    /// The runs of each trial.
+    runs: Vec<Vec<Trial>>,
 }
 
 impl Board {
-    pub(super) fn new(values: Vec<Values>) -> Self {
+    pub(super) fn new(values: Vec<Values>, repeats: usize) -> Self {
         let trials = values.into_iter().enumerate();
+        let trials: Vec<Trial> = trials
+            .map(|(number, values)| Trial::new(number, values))
+            .collect();
+        let repeated = |trial: &Trial| -> Vec<Trial> {
+            let run = |repeat| Trial {
+                repeat,
+                ..trial.clone()
+            };
+            (0..repeats).map(run).collect()
+        };
         Self {
-            trials: trials
-                .map(|(number, values)| Trial::new(number, values))
-                .collect(),
+            runs: trials.iter().map(repeated).collect(),
+            trials,
         }
     }
 
-    /// Reads a trial from its folder.
+    /// A run of a trial.
+    pub(super) fn run(&self, number: usize, repeat: usize) -> &Trial {
+        &self.runs[number][repeat]
+    }
+
+    /// Takes up the results of a run.
+    fn take(&mut self, run: Trial) {
+        let (number, repeat) = (run.number, run.repeat);
+        self.runs[number][repeat] = run;
+        self.trials[number] = together(&self.runs[number]);
+    }
+
+    /// Reads a run of a trial from its folder.
     ///
     /// # Errors
-    /// [`JobError::Damaged`] if the file is invalid or belongs to another trial.
-    pub(super) fn read(&mut self, folder: &Path, number: usize) -> Result<&Trial> {
+    /// [`JobError::Damaged`] if the file is invalid or belongs to another one.
+    pub(super) fn read(&mut self, folder: &Path, number: usize, repeat: usize) -> Result<&Trial> {
         let path = folder.join("trial.json");
         if path.exists() {
             let text = std::fs::read_to_string(&path).map_err(DataError::io("read", &path))?;
             let trial = serde_json::from_str(&text);
             let trial: Trial = trial.map_err(|error| JobError::damaged(&path, error))?;
             // The number in the file decides whose folder is trained in.
-            let expected = &self.trials[number];
-            if trial.number != number || trial.values != expected.values {
+            let expected = self.run(number, repeat);
+            let is_it = (trial.number, trial.repeat) == (number, repeat);
+            if !is_it || trial.values != expected.values {
                 let reason = format!(
-                    "expected trial {number} ({}), found trial {} ({})",
+                    "expected {} ({}), found {} ({})",
+                    expected.name(),
                     in_words(&expected.values),
-                    trial.number,
+                    trial.name(),
                     in_words(&trial.values)
                 );
                 return Err(JobError::damaged(path, reason));
             }
-            self.trials[number] = trial;
+            self.take(trial);
         }
-        Ok(&self.trials[number])
+        Ok(self.run(number, repeat))
     }
 
     pub(super) fn keep(&mut self, folder: &Path, trial: Trial) -> Result<()> {
         let path = folder.join("trial.json");
         let text = crate::metrics::to_json(&trial, &path)?;
         atomic::write(&path, text.as_bytes())?;
-        let number = trial.number;
-        self.trials[number] = trial;
+        self.take(trial);
         Ok(())
     }
 
@@ -272,19 +319,33 @@ impl Board {
                     None => a.number.cmp(&b.number),
                 })
         });
-        let place = |(index, trial): (usize, &Trial)| LeaderboardEntry {
-            place: index + 1,
-            trial: trial.number,
-            steps: trial.steps,
-            score: trial.score(),
-            values: trial.values.clone(),
-            failed: trial.failed.clone(),
-            seconds: trial.seconds,
-            best_score: trial.best.map(|best| best.score),
-            best_step: trial.best.map(|best| best.step),
-            skipped_steps: trial.skipped.last().copied().unwrap_or(0),
+        let place = |(index, trial): (usize, &Trial)| {
+            let scores = self.scores_of_repeats(trial);
+            LeaderboardEntry {
+                place: index + 1,
+                trial: trial.number,
+                steps: trial.steps,
+                score: trial.score(),
+                values: trial.values.clone(),
+                failed: trial.failed.clone(),
+                seconds: trial.seconds,
+                best_score: trial.best.map(|best| best.score),
+                best_step: trial.best.map(|best| best.step),
+                skipped_steps: trial.skipped.last().copied().unwrap_or(0),
+                spread: spread(&scores),
+                scores,
+            }
         };
         order.into_iter().enumerate().map(place).collect()
+    }
+
+    /// The scores of a trial's repeats behind its newest score; none if it has no score, or a single run.
+    fn scores_of_repeats(&self, trial: &Trial) -> Vec<f64> {
+        let runs = &self.runs[trial.number];
+        match (trial.score(), trial.scores.len()) {
+            (Some(_), rungs) if runs.len() > 1 => scores_at(runs, rungs - 1),
+            _ => Vec::new(),
+        }
     }
 }
 
@@ -308,7 +369,7 @@ mod tests {
     use squall_data::random::stream;
 
     fn board(scores: &[&[f64]]) -> Board {
-        let mut board = Board::new(scores.iter().map(|_| Vec::new()).collect());
+        let mut board = Board::new(scores.iter().map(|_| Vec::new()).collect(), 1);
         for (trial, scores) in board.trials.iter_mut().zip(scores) {
             trial.scores = scores.to_vec();
         }
@@ -409,6 +470,35 @@ mod tests {
         assert_eq!(board.chosen(&ladder)[1], [2]);
     }
 
+    /// The luckiest seed would have gone on.
+    #[test]
+    fn the_best_mean_of_repeats_goes_on() {
+        let ladder = Ladder::new(2, 2, 2).unwrap().repeated(2).unwrap();
+        let mut board = Board::new(vec![Vec::new(); 2], 2);
+        for (number, repeat, score) in [(0, 0, 0.9), (0, 1, 0.1), (1, 0, 0.6), (1, 1, 0.7)] {
+            assert_eq!(board.next_rung(&ladder), Some((0, vec![0, 1])));
+            board.take(Trial {
+                scores: vec![score],
+                ..board.run(number, repeat).clone()
+            });
+        }
+        assert_eq!(board.next_rung(&ladder), Some((1, vec![1])));
+        let places = board.places();
+        let first = &places[0];
+        assert_eq!((first.trial, first.scores.as_slice()), (1, &[0.6, 0.7][..]));
+        let [score, spread] = [first.score, first.spread].map(Option::unwrap);
+        assert!((score - 0.65).abs() < 1e-12, "{score}");
+        assert!((spread - 0.1 / 2_f64.sqrt()).abs() < 1e-12, "{spread}");
+        // A run's file is not that of another seed.
+        let folder = tempfile::tempdir().unwrap();
+        let run = board.run(0, 1).clone();
+        board.keep(folder.path(), run).unwrap();
+        board.read(folder.path(), 0, 1).unwrap();
+        let error = board.read(folder.path(), 0, 0).unwrap_err().to_string();
+        let words = "expected trial 0 (the recipe as it is), found trial 0, repeat 1 (";
+        assert!(error.contains(words), "{error}");
+    }
+
     #[test]
     fn a_trial_of_an_earlier_program_is_read() {
         let text = r#"{"number":1,"values":[],"scores":[0.5],"steps":4,"score_name":"mean IoU","failed":null,"seconds":1.0}"#;
@@ -422,12 +512,12 @@ mod tests {
     fn a_trial_in_the_folder_of_another_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let values = |rate: &str| vec![("schedule.rate".to_string(), rate.to_string())];
-        let mut board = Board::new(vec![Vec::new(), values("1e-3")]);
-        board.read(folder.path(), 1).unwrap();
+        let mut board = Board::new(vec![Vec::new(), values("1e-3")], 1);
+        board.read(folder.path(), 1, 0).unwrap();
         let second = board.trials[1].clone();
         board.keep(folder.path(), second).unwrap();
-        board.read(folder.path(), 1).unwrap();
-        let error = board.read(folder.path(), 0).unwrap_err().to_string();
+        board.read(folder.path(), 1, 0).unwrap();
+        let error = board.read(folder.path(), 0, 0).unwrap_err().to_string();
         let words = "expected trial 0 (the recipe as it is), found trial 1 (schedule.rate=1e-3)";
         assert!(
             error.contains(words) && error.contains("trial.json"),
@@ -437,7 +527,7 @@ mod tests {
             let other = Trial::new(number, values(rate));
             let text = serde_json::to_string(&other).unwrap();
             std::fs::write(folder.path().join("trial.json"), text).unwrap();
-            let error = board.read(folder.path(), 1).unwrap_err();
+            let error = board.read(folder.path(), 1, 0).unwrap_err();
             assert!(matches!(error, JobError::Damaged { .. }), "{error}");
         }
     }

@@ -34,6 +34,13 @@ pub(super) struct SearchDescription {
     halts: usize,
     /// The value of `--keep-one-of`.
     keep_one_of: usize,
+    /// The value of `--repeats`; 1 in searches of versions without it.
+    #[serde(default = "one")]
+    repeats: usize,
+}
+
+fn one() -> usize {
+    1
 }
 
 impl SearchDescription {
@@ -92,6 +99,7 @@ impl SearchDescription {
         push_if_changed(&mut changes, "--halts", there.halts, self.halts);
         let (was, is) = (there.keep_one_of, self.keep_one_of);
         push_if_changed(&mut changes, "--keep-one-of", was, is);
+        push_if_changed(&mut changes, "--repeats", there.repeats, self.repeats);
         Ok(changes)
     }
 
@@ -178,6 +186,7 @@ mod tests {
             trials: vec![trial("1e-3"), trial("2e-3")],
             halts: 2,
             keep_one_of: 3,
+            repeats: 1,
         }
     }
 
@@ -212,6 +221,9 @@ mod tests {
         (new.data, new.halts, new.keep_one_of) = ("def".into(), 1, 2);
         let halts = ["`--halts` was 2, is 1", "`--keep-one-of` was 3, is 2"];
         check(new, &["hash abc, those of --data def", halts[0], halts[1]]);
+        let mut repeated = described(&[]);
+        repeated.repeats = 3;
+        check(repeated, &["`--repeats` was 1, is 3"]);
         let with_boxes = |hash: &str| SearchDescription {
             boxes: Some(hash.into()),
             ..described(&[])

@@ -6,6 +6,7 @@ pub struct Ladder {
     trials: usize,
     rungs: usize,
     keep_one_of: usize,
+    repeats: usize,
 }
 
 impl Ladder {
@@ -41,7 +42,19 @@ impl Ladder {
             trials,
             rungs,
             keep_one_of,
+            repeats: 1,
         })
+    }
+
+    /// The same ladder for trials of this many runs each, with different seeds.
+    ///
+    /// # Errors
+    /// What was expected and found, if the number is invalid.
+    pub fn repeated(self, repeats: usize) -> Result<Self, String> {
+        match (1..=100).contains(&repeats) {
+            true => Ok(Self { repeats, ..self }),
+            false => Err(format!("expected 1 to 100 repeats, found {repeats}")),
+        }
     }
 
     /// Steps until each rung for a trial of `steps` steps. Each rung has `keep_one_of` times the steps of the previous
@@ -81,20 +94,28 @@ impl Ladder {
         self.keep_one_of
     }
 
+    /// Runs of each trial, with different seeds.
+    #[must_use]
+    pub fn repeats(&self) -> usize {
+        self.repeats
+    }
+
     /// Number of trials that train up to this rung, counted from 0.
     #[must_use]
     pub fn trials_at(&self, rung: usize) -> usize {
         (0..rung).fold(self.trials, |stay, _| stay.div_ceil(self.keep_one_of))
     }
 
-    /// Total steps of all trials, if all have these rungs.
+    /// Total steps of all runs, if all have these rungs.
     #[must_use]
     pub fn work(&self, halts: &[u64]) -> u64 {
         let before = std::iter::once(&0).chain(halts);
         let parts = halts.iter().zip(before).map(|(halt, before)| halt - before);
         let each = parts.enumerate();
-        each.map(|(rung, part)| self.trials_at(rung) as u64 * part)
-            .sum()
+        let of_one: u64 = each
+            .map(|(rung, part)| self.trials_at(rung) as u64 * part)
+            .sum();
+        self.repeats as u64 * of_one
     }
 }
 
@@ -109,6 +130,8 @@ mod tests {
         assert!(refused(9, 0, 3).contains("halts"));
         assert!(refused(9, 2, 1).contains("found 1"));
         let ladder = Ladder::new(9, 3, 3).unwrap();
+        let none = ladder.clone().repeated(0).unwrap_err();
+        assert!(none.contains("1 to 100 repeats, found 0"), "{none}");
         assert!(ladder.halts(8).unwrap_err().contains("8 steps are too few"));
         assert_eq!(ladder.halts(9).unwrap(), [1, 3, 9]);
         assert_eq!(ladder.halts(17).unwrap(), [1, 3, 17]);
@@ -122,5 +145,6 @@ mod tests {
             (halts.as_slice(), all.trials_at(0), all.work(&halts)),
             (&[40][..], 5, 200)
         );
+        assert_eq!(all.repeated(3).unwrap().work(&halts), 600);
     }
 }

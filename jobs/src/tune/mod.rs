@@ -5,7 +5,9 @@
 //! of the steps, and the best third of those to the end: successive halving. A halted run resumes bit for bit, so a
 //! trial that reaches the end equals the run that `squall train` makes of its recipe.
 //!
-//! Any number of processes may work on one folder: each claims a free trial (a lock in its folder) and continues trials
+//! A trial may have several runs, with other seeds (`repeats`): their mean decides.
+//!
+//! Any number of processes may work on one folder: each claims a free run (a lock in its folder) and continues trials
 //! left by killed processes. Which trials advance depends only on their results, not on who was fast.
 //!
 //! # Source
@@ -15,6 +17,7 @@ mod board;
 mod described;
 mod ladder;
 mod outcome;
+mod repeats;
 mod search;
 mod space;
 mod waiting;

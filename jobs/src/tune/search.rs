@@ -2,6 +2,7 @@
 
 use super::described::{SearchDescription, files_of, hashes_of};
 use super::outcome::{is_out, score_at, skipped_until};
+use super::repeats::seed_of;
 use super::waiting::{Claimed, Waiting};
 use super::{BestModel, Board, Ladder, Trial, Values, changed};
 use crate::error::{JobError, Result};
@@ -28,7 +29,7 @@ pub struct Search<'a> {
     pub overrides: &'a [String],
     /// Keys and values of every trial ([`super::distinct`]).
     pub trials: &'a [Values],
-    /// The number of trials, and how many advance from each rung.
+    /// The number of trials and of their repeats, and how many trials advance from each rung.
     pub ladder: Ladder,
     /// The training data.
     pub store: &'a Arc<Store>,
@@ -44,16 +45,16 @@ pub struct Search<'a> {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TuneEvent<'a> {
-    /// A trial starts, or continues after a rung.
+    /// A run of a trial starts, or continues after a rung.
     Trial {
-        /// The trial, as it stands.
+        /// The run, as it stands.
         trial: &'a Trial,
         /// The step at which it will be halted.
         until: u64,
     },
-    /// An event in the training of that trial.
+    /// An event in the training of that run.
     Train(&'a TrainEvent),
-    /// The trial reached that step, or failed.
+    /// The run reached that step, or failed.
     Halted(&'a Trial),
     /// Other processes are training all remaining trials; this one waits.
     Waiting,
@@ -72,8 +73,8 @@ pub enum TuneEvent<'a> {
 const NAP: Duration = Duration::from_millis(500);
 
 impl Search<'_> {
-    /// The recipe of a trial, and the steps of its rungs. If the recipe's length is in steps, all trials have equally
-    /// many; if it is in epochs, they see equally many samples, up to a step.
+    /// The recipe of a run of a trial, and the steps of its rungs. If the recipe's length is in steps, all trials have
+    /// equally many; if it is in epochs, they see equally many samples, up to a step.
     ///
     /// # Errors
     /// [`JobError::Recipe`] and [`JobError::Data`] if its values do not fit the recipe or the data, leave too few steps
@@ -81,6 +82,7 @@ impl Search<'_> {
     /// large.
     pub fn plan_of(&self, trial: &Trial) -> Result<(Recipe, Vec<u64>)> {
         let mut recipe = changed(self.recipe, self.overrides, &trial.values)?;
+        recipe.seed = seed_of(recipe.seed, trial.repeat);
         let steps = steps_alone(&recipe, self.store)?;
         let halts = self.ladder.halts(steps).map_err(JobError::recipe)?;
         recipe.training.epochs = None;
@@ -132,7 +134,7 @@ impl Search<'_> {
             if waits_at.replace(rung) != Some(rung) {
                 progress(&TuneEvent::Waiting);
             }
-            for event in waiting.look(claimed, |number| self.folder_of(number)) {
+            for event in waiting.look(claimed, |(number, repeat)| self.folder_of_run(number, repeat)) {
                 progress(&event);
             }
             std::thread::sleep(NAP);
@@ -143,8 +145,8 @@ impl Search<'_> {
         Ok(Some(board))
     }
 
-    /// Goes once over the trials of a rung and trains those that no other process has claimed. Returns those that others
-    /// have, or `None` if stopped.
+    /// Goes once over the runs of a rung's trials and trains those that no other process has claimed. Returns those that
+    /// others have, or `None` if stopped.
     fn pass(
         &self,
         rung: usize,
@@ -154,38 +156,39 @@ impl Search<'_> {
         progress: &mut dyn FnMut(&TuneEvent),
     ) -> Result<Option<Vec<Claimed>>> {
         let mut claimed = Vec::new();
-        for &index in chosen {
+        for (number, repeat) in self.runs_of(chosen.iter().copied()) {
             if stop.load(Ordering::Relaxed) {
                 return Ok(None);
             }
-            let folder = self.folder_of(index);
-            if board.read(&folder, index)?.is_done(rung) {
+            let folder = self.folder_of_run(number, repeat);
+            if board.read(&folder, number, repeat)?.is_done(rung) {
                 continue;
             }
-            // Only the process that holds this lock trains the trial and writes its file.
+            // Only the process that holds this lock trains the run and writes its file.
             let claim = match FolderLock::take(&folder.join("claim")) {
                 Err(JobError::Locked { holder, .. }) => {
-                    claimed.push((index, holder));
+                    claimed.push(((number, repeat), holder));
                     continue;
                 }
                 claim => claim?,
             };
             // Another process may have finished it before this one got the lock.
-            if board.read(&folder, index)?.is_done(rung) {
+            if board.read(&folder, number, repeat)?.is_done(rung) {
                 continue;
             }
-            let trial = self.advance(board.trials[index].clone(), rung, stop, progress)?;
-            board.keep(&folder, trial)?;
+            let run = board.run(number, repeat).clone();
+            let run = self.advance(run, rung, stop, progress)?;
+            board.keep(&folder, run)?;
             drop(claim);
-            if !board.trials[index].is_done(rung) {
+            if !board.run(number, repeat).is_done(rung) {
                 return Ok(None);
             }
-            progress(&TuneEvent::Halted(&board.trials[index]));
+            progress(&TuneEvent::Halted(board.run(number, repeat)));
         }
         Ok(Some(claimed))
     }
 
-    /// Trains a trial up to a rung, or until asked to stop.
+    /// Trains a run of a trial up to a rung, or until asked to stop.
     fn advance(
         &self,
         mut trial: Trial,
@@ -199,7 +202,7 @@ impl Search<'_> {
             trial: &trial,
             until,
         });
-        let folder = self.folder_of(trial.number);
+        let folder = self.folder_of_run(trial.number, trial.repeat);
         let halt = AtomicBool::new(false);
         let started = Instant::now();
         let mut tell = |event: &TrainEvent| {
@@ -275,24 +278,41 @@ impl Search<'_> {
     /// still saving.
     pub fn let_others_save(&self, patience: Duration) {
         let until = Instant::now() + patience;
-        let is_free = |trial| {
-            let claim = self.folder_of(trial).join("claim");
+        let is_free = |&(number, repeat): &(usize, usize)| {
+            let claim = self.folder_of_run(number, repeat).join("claim");
             !claim.exists() || FolderLock::take(&claim).is_ok()
         };
-        while !(0..self.trials.len()).all(is_free) && Instant::now() < until {
+        let runs = self.runs_of(0..self.trials.len());
+        while !runs.iter().all(is_free) && Instant::now() < until {
             std::thread::sleep(NAP / 5);
         }
     }
 
-    /// The folder of a trial's run.
+    /// The runs of these trials: number and repeat of each.
+    fn runs_of(&self, trials: impl Iterator<Item = usize>) -> Vec<(usize, usize)> {
+        let repeats = self.ladder.repeats();
+        let runs = |number| (0..repeats).map(move |repeat| (number, repeat));
+        trials.flat_map(runs).collect()
+    }
+
+    /// The folder of a trial's run; with repeats, of the run with the recipe's own seed.
     #[must_use]
     pub fn folder_of(&self, trial: usize) -> PathBuf {
-        self.folder.join("trials").join(format!("{trial:04}"))
+        self.folder_of_run(trial, 0)
+    }
+
+    /// The folder of one of a trial's repeats.
+    fn folder_of_run(&self, trial: usize, repeat: usize) -> PathBuf {
+        let name = match repeat {
+            0 => format!("{trial:04}"),
+            _ => format!("{trial:04}-repeat{repeat}"),
+        };
+        self.folder.join("trials").join(name)
     }
 
     /// The board as other processes and earlier calls left it; fails for a folder of another search.
     fn open(&self) -> Result<Board> {
-        let drawn = Board::new(self.trials.to_vec());
+        let drawn = Board::new(self.trials.to_vec(), self.ladder.repeats());
         // Checked before anything is written: the user must correct values that the recipe rejects.
         let (mut files, mut auto) = (BTreeSet::new(), false);
         for trial in &drawn.trials {
@@ -339,6 +359,7 @@ impl Search<'_> {
             "trials": self.trials,
             "halts": self.ladder.rungs(),
             "keep_one_of": self.ladder.keep_one_of(),
+            "repeats": self.ladder.repeats(),
         });
         crate::metrics::to_json(&document, &self.folder.join("search.json"))
     }

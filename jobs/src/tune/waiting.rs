@@ -8,21 +8,24 @@ use std::time::{Duration, Instant, SystemTime};
 /// Shortest interval between looks at the files of trials.
 const LEAST: Duration = Duration::from_millis(500);
 
-/// A trial that another process has claimed, and that process, if its claim names it.
-pub(super) type Claimed = (usize, Option<String>);
+/// A trial and which of its repeats.
+type Run = (usize, usize);
+
+/// A run that another process has claimed, and that process, if its claim names it.
+pub(super) type Claimed = (Run, Option<String>);
 
 /// Bytes of all files of a trial and when the newest was written: training adds to its metrics at every step.
 type Mark = (u64, Option<SystemTime>);
 
-/// The trials that this process waits for.
+/// The runs that this process waits for.
 #[derive(Debug)]
 pub(super) struct Waiting {
     limit: Duration,
     looked: Instant,
-    trials: BTreeMap<usize, Still>,
+    runs: BTreeMap<Run, Still>,
 }
 
-/// A trial since its files last changed.
+/// A run since its files last changed.
 #[derive(Debug)]
 struct Still {
     mark: Mark,
@@ -37,7 +40,7 @@ impl Waiting {
         Self {
             limit,
             looked: Instant::now(),
-            trials: BTreeMap::new(),
+            runs: BTreeMap::new(),
         }
     }
 
@@ -45,7 +48,7 @@ impl Waiting {
     pub fn look(
         &mut self,
         claimed: Vec<Claimed>,
-        folder_of: impl Fn(usize) -> PathBuf,
+        folder_of: impl Fn(Run) -> PathBuf,
     ) -> Vec<TuneEvent<'static>> {
         let interval = (self.limit / 10).max(LEAST);
         let since = self.looked.elapsed();
@@ -55,12 +58,12 @@ impl Waiting {
         self.looked = Instant::now();
         // Time during which this process was itself stopped says nothing of the others.
         let since = since.min(2 * interval);
-        self.trials
-            .retain(|number, _| claimed.iter().any(|(other, _)| other == number));
-        let note = |(trial, holder): Claimed| {
-            let idle = self.note(trial, mark_of(&folder_of(trial)), since)?;
+        self.runs
+            .retain(|run, _| claimed.iter().any(|(other, _)| other == run));
+        let note = |(run, holder): Claimed| {
+            let idle = self.note(run, mark_of(&folder_of(run)), since)?;
             Some(TuneEvent::StandsStill {
-                trial,
+                trial: run.0,
                 holder,
                 idle,
             })
@@ -68,10 +71,10 @@ impl Waiting {
         claimed.into_iter().filter_map(note).collect()
     }
 
-    /// Takes in the files of a trial, this long after the last time; returns how long they have been the same, if that
+    /// Takes in the files of a run, this long after the last time; returns how long they have been the same, if that
     /// is to be reported.
-    fn note(&mut self, trial: usize, mark: Mark, since: Duration) -> Option<Duration> {
-        let still = match self.trials.get_mut(&trial) {
+    fn note(&mut self, run: Run, mark: Mark, since: Duration) -> Option<Duration> {
+        let still = match self.runs.get_mut(&run) {
             Some(still) if still.mark == mark => still,
             _ => {
                 let still = Still {
@@ -79,7 +82,7 @@ impl Waiting {
                     idle: Duration::ZERO,
                     named_at: self.limit,
                 };
-                self.trials.insert(trial, still);
+                self.runs.insert(run, still);
                 return None;
             }
         };
@@ -113,7 +116,7 @@ mod tests {
             let looks = 0..looks;
             let found = looks.filter_map(|look| {
                 let bytes = if advances { 100 + look } else { 7 };
-                waiting.note(3, (bytes, None), Duration::from_secs(4))
+                waiting.note((3, 0), (bytes, None), Duration::from_secs(4))
             });
             found.map(|idle| idle.as_secs()).collect()
         };

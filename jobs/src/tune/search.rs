@@ -134,7 +134,8 @@ impl Search<'_> {
             if waits_at.replace(rung) != Some(rung) {
                 progress(&TuneEvent::Waiting);
             }
-            for event in waiting.look(claimed, |(number, repeat)| self.folder_of_run(number, repeat)) {
+            let folder_of = |(number, repeat)| self.folder_of_run(number, repeat);
+            for event in waiting.look(claimed, folder_of) {
                 progress(&event);
             }
             std::thread::sleep(NAP);

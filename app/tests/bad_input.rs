@@ -431,7 +431,7 @@ fn a_folder_that_another_process_writes_into() {
         .output();
     let free = free.expect("the program starts");
     assert!(free.status.success(), "{}", text(&free));
-    let holder = std::fs::read_to_string(out.join(".lock")).expect("a lock");
+    let holder = fs::read_to_string(out.join(".lock")).expect("a lock");
     assert!(holder.ends_with(", job 4711\n"), "{holder}");
 }
 

@@ -130,7 +130,7 @@ fn fields_without_room() {
 #[test]
 fn standard_output_without_room() {
     let output = Command::new("sh")
-        .args(["-c", "exec \"$0\" summary small --json > /dev/full"])
+        .args(["-c", "exec \"$0\" summary deepcam --json > /dev/full"])
         .arg(env!("CARGO_BIN_EXE_squall"))
         .output()
         .expect("the shell starts");

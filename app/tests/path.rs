@@ -408,6 +408,12 @@ fn tracks_are_scored_against_best_tracks() {
     // Masks cannot be compared with tracks.
     let masks = folder.path().join("masks");
     fs::create_dir(&masks).expect("a folder");
+    let truth = simulate(folder.path(), 1, 3).join("truth");
+    for file in fs::read_dir(truth).expect("readable").flatten() {
+        if file.path().extension().is_some_and(|e| e == "nc") {
+            fs::copy(file.path(), masks.join(file.file_name())).expect("a copy");
+        }
+    }
     let sides = ["--prediction", path(&masks), "--truth", path(&best)];
     refuses(&[&["score"][..], &sides].concat(), 2, &["holds masks"]);
     // A whole run, where the real best tracks are at hand.

@@ -229,7 +229,7 @@ fn several_processes_share_a_search_and_killed_ones_lose_nothing() {
     // In the midst of the first trial, or of whatever it is at.
     let begun = shared.join("trials/0000/recipe.toml");
     while !begun.exists() && killed.try_wait().expect("a child").is_none() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(5));
     }
     killed.kill().expect("killed");
     killed.wait().expect("a child");

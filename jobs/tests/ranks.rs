@@ -420,7 +420,7 @@ fn checkpoints_by_the_clock_come_after_the_same_steps_on_all_ranks() {
             let mut tell = |event: &TrainEvent| {
                 if let TrainEvent::CheckpointSaved { step, .. } = event {
                     saved.push(*step);
-                    std::thread::sleep(std::time::Duration::from_millis(80));
+                    std::thread::sleep(Duration::from_millis(80));
                 }
             };
             let stop = AtomicBool::new(false);

@@ -151,7 +151,10 @@ fn a_warmer_world_is_told_apart_and_a_single_year_says_nothing() {
     let rivers = |column| value(&table, "tracks", "atmospheric_river", column);
     assert_eq!((rivers("low"), rivers("p")), ("", ""), "{table}");
     assert_eq!(rivers("no_interval"), "too_few_years");
-    assert!(said.contains("No change is tested or has an interval"), "{said}");
+    assert!(
+        said.contains("No change is tested or has an interval"),
+        "{said}"
+    );
 
     // Whatever ends the writing, no page of an older comparison lies beside newer tables.
     fs::remove_file(out.join("maps.nc")).expect("removed");

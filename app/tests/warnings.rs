@@ -117,7 +117,7 @@ fn channels_of_other_sources_than_in_training_are_told() {
     let old = train("old");
     assert!(warns(&old, &fields, "unknown").is_empty());
     assert!(warns(&model, &store, "untold").is_empty());
-    assert!(!run(&["model", "show", path(&old)]).contains("sources"));
+    assert!(!run(&["model", "show", path(&old)]).contains("served as a channel"));
     // Staging again makes it known.
     stage(&learnt, &truth, &store, &["--block-days=1"]);
     let staged = std::fs::read_to_string(&index).expect("a store");

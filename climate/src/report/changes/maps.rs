@@ -51,7 +51,13 @@ pub(crate) fn section(comparison: &Comparison) -> Result<Option<Section>> {
 /// Factor and unit of the displayed numbers; `months` are those compared.
 fn shown(quantity: MapQuantity, months: &[i64]) -> (f64, String) {
     match quantity {
-        MapQuantity::GenesisDensity => (1.0, format!(" {} and million km²", each_year(months))),
+        MapQuantity::GenesisDensity => {
+            let often = match months.len() {
+                0 | 12 => "per year".into(),
+                _ => each_year(months),
+            };
+            (1.0, format!(" {often} and million km²"))
+        }
         MapQuantity::Frequency => (100.0, " % of the time".into()),
     }
 }

@@ -1,6 +1,6 @@
 //! Hints and exit codes for the errors of the libraries.
 
-use super::{INPUT, INTERRUPTED, OUTPUT, RUN, USAGE};
+use super::{INPUT, INTERRUPTED, OUTPUT, RUN, STALLED, USAGE};
 use crate::{own_folder, ranks};
 use rustix::io::Errno;
 use squall_climate::ClimateError;
@@ -31,6 +31,9 @@ const A_MODEL: &str = "give a model file that `squall train` wrote: best.safeten
 /// What to do where no checkpoint of a run can be read.
 const NO_CHECKPOINT: &str = "delete the checkpoints of the run that cannot be read, and the same command begins anew; to begin with what was learnt, give \
      another --out and `--set training.start_from=RUN/last.safetensors`";
+
+/// What to do where a rank is gone or stuck.
+const AGAIN: &str = "`squall supervise -- COMMAND` starts it again from the newest checkpoint";
 
 /// What to do about a file that a command of ours wrote.
 const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
@@ -357,9 +360,8 @@ fn of_jobs(error: &JobError) -> Verdict {
         JobError::Elsewhere | JobError::NoGroup(_) => run(
             "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
         ),
-        JobError::Comm(_) | JobError::Apart(_) => {
-            run("`squall supervise -- COMMAND` starts it again from the newest checkpoint")
-        }
+        JobError::Comm(CommError::Stalled { .. }) => (STALLED, Some(AGAIN)),
+        JobError::Comm(_) | JobError::Apart(_) => run(AGAIN),
         JobError::Damaged { .. } => input(DAMAGED),
         _ => (RUN, None),
     }

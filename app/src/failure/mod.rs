@@ -19,6 +19,8 @@ pub const RUN: u8 = 4;
 pub const OUTPUT: u8 = 5;
 /// Interrupted by a signal; the same command continues (EX_TEMPFAIL of sysexits.h).
 pub const INTERRUPTED: u8 = 75;
+/// A rank waited too long for another.
+pub const STALLED: u8 = 102;
 
 /// An error with advice that only the program can give.
 #[derive(Debug, thiserror::Error)]

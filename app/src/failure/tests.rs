@@ -11,6 +11,7 @@ use squall_jobs::comm::CommError;
 use squall_model::ModelError;
 use squall_model::exchange::WeightProblem;
 use std::io::{Error, ErrorKind};
+use std::time::Duration;
 
 #[test]
 fn a_name_from_a_file_commands_no_terminal() {
@@ -290,6 +291,29 @@ fn ranks_that_run_different_commands_are_not_just_started_again() {
         hint.starts_with("start all ranks with the same program and the same command"),
         "{hint}"
     );
+}
+
+/// `infer` notices a stuck rank by itself: its exit code was that of any failure, 4.
+#[test]
+fn a_rank_that_is_stuck_has_the_exit_code_of_stalls() {
+    let stalled = CommError::Stalled {
+        rank: 0,
+        doing: "inference: rank 1, which is computing `masks.7.nc`,".into(),
+        waited: Duration::from_secs(900),
+    };
+    let gone = CommError::Gone {
+        rank: 0,
+        peer: 1,
+        doing: "a barrier".into(),
+    };
+    for (error, expected) in [(stalled, STALLED), (gone, RUN)] {
+        let (code, hint) = classify(&JobError::from(error).into());
+        assert_eq!(code, expected);
+        assert!(hint.is_some_and(|hint| hint.contains("squall supervise")));
+    }
+    // Waits inside of the library end the job by themselves.
+    #[cfg(feature = "mpi")]
+    assert_eq!(i32::from(STALLED), squall_jobs::comm::mpi::STALL_CODE);
 }
 
 #[test]

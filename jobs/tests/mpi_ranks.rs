@@ -485,14 +485,14 @@ fn a_window_beyond_the_limit_is_none() {
 fn a_job_that_was_stopped_goes_on() {
     on_ranks("a_job_that_was_stopped_goes_on", 2, |mut mpi| {
         let report = |error: &CommError| println!("{error}");
-        let limit = Duration::from_secs(3);
+        let limit = Duration::from_secs(4);
         assert!(mpi.abort_when_stalled(limit, report));
         let own = std::process::id();
-        let stop = format!("sleep 0.5; kill -STOP {own}; sleep 3.5; kill -CONT {own}");
+        let stop = format!("sleep 0.5; kill -STOP {own}; sleep 4.5; kill -CONT {own}");
         let shell = Command::new("sh").args(["-c", &stop]).spawn();
         let began = Instant::now();
         if mpi.rank() == 1 {
-            while began.elapsed() < Duration::from_millis(4500) {
+            while began.elapsed() < Duration::from_millis(5500) {
                 std::thread::sleep(Duration::from_millis(100));
             }
         }

@@ -22,6 +22,13 @@ pub(super) fn rest(waited: Duration) {
     }
 }
 
+/// The beginning of a wait since `moved`, shifted by what a pause of this length lasted beyond [`STOPPED`]: the process
+/// was suspended, perhaps with the whole job. What counts of every pause keeps the wait bounded on a machine so busy that
+/// all pauses are long.
+fn without_suspension(moved: Instant, pause: Duration) -> Instant {
+    moved + pause.saturating_sub(STOPPED)
+}
+
 /// One wait.
 pub(super) struct Patience<'a, F: Fn() -> String> {
     library: &'a Library,
@@ -55,9 +62,8 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
     /// Yields to other threads; ends the job if there was no progress for longer than the limit.
     pub fn pause(&self) {
         let now = Instant::now();
-        if now.duration_since(self.looked.replace(now)) > STOPPED {
-            self.moved.set(now);
-        }
+        let pause = now.duration_since(self.looked.replace(now));
+        self.moved.set(without_suspension(self.moved.get(), pause));
         let waited = now.duration_since(self.moved.get());
         rest(waited);
         if waited > EAGER {
@@ -67,5 +73,25 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
                 waited,
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every pause of more than a second began the wait anew: with a stuck rank on a busy machine it never ended.
+    #[test]
+    fn a_wait_of_long_pauses_ends_and_a_suspension_counts_as_little() {
+        let begun = Instant::now();
+        let waited = |pauses: &[Duration]| {
+            let moved = pauses
+                .iter()
+                .fold(begun, |moved, &pause| without_suspension(moved, pause));
+            (begun + pauses.iter().sum::<Duration>()).duration_since(moved)
+        };
+        assert_eq!(waited(&[NAP; 100]), 100 * NAP);
+        assert_eq!(waited(&[3 * STOPPED / 2; 100]), 100 * STOPPED);
+        assert_eq!(waited(&[NAP, 3600 * STOPPED, NAP]), STOPPED + 2 * NAP);
     }
 }

@@ -258,8 +258,12 @@ fn a_folder_goes_on_from_its_own_state_alone() {
         }
         before
     };
+    let saved = || LabelFolder::times_saved(folder.path()).map(|[_, done]| done);
+    assert_eq!(saved(), None);
     assert_eq!(call("a", 5, true, true), 0);
+    assert_eq!(saved(), Some(5));
     assert_eq!(call("a", 7, true, true), 5);
+    assert_eq!(saved(), Some(7));
     assert_eq!(
         call("a", 7, true, false),
         0,

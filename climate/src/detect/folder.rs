@@ -3,11 +3,13 @@
 use super::{Agreement, FirstPass, Method, MethodLabels, SecondPass};
 use crate::error::Result;
 use crate::partial::{BoxPart, EventPart, PartialFolder, sync_folder};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use squall_data::DataError;
+use squall_data::{DataError, wire};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const PARTIAL: &str = ".methods.partial";
 /// File names of the states of both passes. They are separate because the first may be large.
 const FIRST: &str = "first.cbor";
 const SECOND: &str = "second.cbor";
@@ -63,7 +65,46 @@ struct SecondState<S, A> {
     agreement: A,
 }
 
+/// The parts of [`Saved`] that say how far a pass is.
+#[derive(Deserialize)]
+struct Position<S> {
+    state: S,
+}
+
+#[derive(Deserialize)]
+struct Seen {
+    seen: usize,
+}
+
+#[derive(Deserialize)]
+struct Drawn {
+    pass: Done,
+}
+
+#[derive(Deserialize)]
+struct Done {
+    done: usize,
+}
+
+/// How far the pass in this file is.
+fn position<S: DeserializeOwned>(out: &Path, name: &str) -> Option<S> {
+    let position: Position<S> = wire::read_file(out.join(PARTIAL).join(name)).ok()?;
+    Some(position.state)
+}
+
 impl MethodsFolder {
+    /// The numbers of times that the first and the second pass had done before the saved states of an interrupted or
+    /// active run; `None` without a readable one.
+    pub fn times_saved(out: &Path) -> Option<[usize; 2]> {
+        let first: Option<Seen> = position(out, FIRST);
+        let second: Option<Drawn> = position(out, SECOND);
+        let times = [
+            first.as_ref().map_or(0, |first| first.seen),
+            second.as_ref().map_or(0, |second| second.pass.done),
+        ];
+        (first.is_some() || second.is_some()).then_some(times)
+    }
+
     /// Opens the folder of a run; each method has its own output folder. Returns the states to resume from, or the
     /// given ones if none were saved.
     ///
@@ -80,7 +121,7 @@ impl MethodsFolder {
         (first, second, agreement): (FirstPass, SecondPass, Agreement),
         (usable, whole): (impl Fn(&FirstPass) -> bool, impl Fn(&SecondPass) -> bool),
     ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
-        let partial = PartialFolder::open(out.as_ref(), ".methods.partial")?;
+        let partial = PartialFolder::open(out.as_ref(), PARTIAL)?;
         let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
             saved.fingerprint == fingerprint && usable(&saved.state)
         })?;
@@ -199,5 +240,27 @@ impl MethodsFolder {
             state,
         };
         self.partial.save(name, &saved)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_far_a_run_is_follows_from_its_saved_states() {
+        let folder = tempfile::tempdir().unwrap();
+        let out = folder.path();
+        let (first, second) = (FirstPass::new(&[]), SecondPass::new(&[]));
+        let agreement = Agreement::new(Vec::new());
+        let new = (first.clone(), second.clone(), agreement.clone());
+        let checks = (|_: &FirstPass| true, |_: &SecondPass| true);
+        let (mut tables, ..) = MethodsFolder::open(out, "a", &[], new, checks).unwrap();
+        assert_eq!(MethodsFolder::times_saved(out), None);
+        tables.save_second(&second, &agreement).unwrap();
+        assert_eq!(MethodsFolder::times_saved(out), Some([0, 0]));
+        fs::remove_file(out.join(PARTIAL).join(SECOND)).unwrap();
+        tables.save_first(&first).unwrap();
+        assert_eq!(MethodsFolder::times_saved(out), Some([0, 0]));
     }
 }

@@ -4,8 +4,10 @@ use super::{LabelStream, LabelledSnapshot};
 use crate::error::Result;
 use crate::partial::{BoxPart, EventPart, PartialFolder, sync_folder};
 use serde::{Deserialize, Serialize};
+use squall_data::wire;
 use std::path::{Path, PathBuf};
 
+const PARTIAL: &str = ".label.partial";
 const OBJECTS: &str = "objects.csv";
 const BOXES: &str = "boxes.csv";
 const STATE: &str = "state.cbor";
@@ -33,7 +35,27 @@ struct Saved<S> {
     stream: S,
 }
 
+/// The part of [`Saved`] that says how far a run is.
+#[derive(Deserialize)]
+struct Position {
+    stream: Passes,
+}
+
+#[derive(Deserialize)]
+struct Passes {
+    seen: usize,
+    done: usize,
+}
+
 impl LabelFolder {
+    /// The numbers of times that the first and the second pass had done before the saved state of an interrupted or
+    /// active run; `None` without a readable one.
+    pub fn times_saved(out: &Path) -> Option<[usize; 2]> {
+        let position: Position = wire::read_file(out.join(PARTIAL).join(STATE)).ok()?;
+        let Passes { seen, done } = position.stream;
+        Some([seen, done])
+    }
+
     /// Opens the folder of a run. Returns the state to resume from, or `new` if none was saved.
     ///
     /// `fingerprint` must change with everything that affects the result: inputs, their times, thresholds. A saved
@@ -48,7 +70,7 @@ impl LabelFolder {
         whole: impl Fn(&LabelStream) -> bool,
     ) -> Result<(Self, LabelStream)> {
         let out = out.as_ref().to_path_buf();
-        let partial = PartialFolder::open(&out, ".label.partial")?;
+        let partial = PartialFolder::open(&out, PARTIAL)?;
         let saved = partial.state(STATE, |saved: &Saved<LabelStream>| {
             saved.fingerprint == fingerprint
                 && partial.is_as_long(OBJECTS, saved.objects_bytes)

@@ -26,7 +26,7 @@ use std::time::{Duration, Instant};
     after_help = "Example: squall supervise -- mpirun -n 4 squall train --recipe R.toml --data STORE --out RUN"
 )]
 pub struct Supervise {
-    /// Folder whose state must advance: of a run, a search, an inference or events [default: the command's --out].
+    /// Folder whose state must advance: of a run, a search, an inference, labels or events [default: the command's --out].
     #[arg(long, value_name = "DIR")]
     pub watch: Option<PathBuf>,
     /// Give up after this many consecutive failures without progress.

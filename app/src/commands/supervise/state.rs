@@ -1,6 +1,8 @@
 //! Measures the progress of work in a folder.
 
 use crate::plan::counted;
+use squall_climate::detect::MethodsFolder;
+use squall_climate::label::LabelFolder;
 use squall_climate::stream::RunFolder;
 use squall_jobs::RunDir;
 use squall_jobs::train::checkpoint::{newest_step, newest_step_by_facts};
@@ -15,6 +17,8 @@ pub(super) enum State {
     Trials(u64, u64),
     /// Times of events that are done, as saved in an unfinished run.
     Times(usize),
+    /// Times of labels that the first and the second pass have done, as saved in an unfinished run.
+    Labels([usize; 2]),
     /// Number and total size of files, except unfinished ones.
     Files(u64, u64),
 }
@@ -29,6 +33,10 @@ impl State {
         }
         if let Some(times) = RunFolder::times_saved(folder) {
             return Self::Times(times);
+        }
+        let labels = LabelFolder::times_saved(folder);
+        if let Some(times) = labels.or_else(|| MethodsFolder::times_saved(folder)) {
+            return Self::Labels(times);
         }
         // Files that a training rewrites at every start before its first checkpoint are not progress.
         if RunDir::metrics_of(folder).exists() {
@@ -71,6 +79,13 @@ impl std::fmt::Display for State {
             Self::Times(times) => {
                 write!(f, "events of {} saved", counted(*times, "time"))
             }
+            Self::Labels([first, second]) => {
+                let times = counted(*first, "time");
+                write!(
+                    f,
+                    "{times} of the first pass and {second} of the second saved"
+                )
+            }
             Self::Files(0, _) => f.write_str("nothing there yet"),
             Self::Files(files, bytes) => {
                 write!(f, "{} of {bytes} bytes there", counted(*files, "file"))
@@ -111,6 +126,31 @@ mod tests {
         assert_eq!(told, "events of 76 times saved");
         std::fs::write(partial.join("state.cbor"), "{").unwrap();
         assert_eq!(State::of(folder.path()), State::Files(0, 0));
+    }
+
+    /// The first pass writes no masks: each start of it seemed to leave nothing.
+    #[test]
+    fn labels_advance_with_their_saved_states() {
+        let folder = tempfile::tempdir().unwrap();
+        let partial = folder.path().join(".methods.partial");
+        std::fs::create_dir(&partial).unwrap();
+        std::fs::write(folder.path().join("labels.nc"), "masks").unwrap();
+        assert_eq!(State::of(folder.path()), State::Files(1, 5));
+        let save = |name: &str, state: &serde_json::Value| {
+            let saved = serde_json::json!({ "fingerprint": "a", "state": state });
+            squall_data::wire::write_file(partial.join(name), &saved).unwrap();
+        };
+        for seen in [30, 60] {
+            let state = serde_json::json!({ "surveys": [[0.5]], "seen": seen });
+            save("first.cbor", &state);
+            assert_eq!(State::of(folder.path()), State::Labels([seen, 0]));
+        }
+        let state = serde_json::json!({ "bytes": [[7, 0]], "pass": { "done": 14 } });
+        save("second.cbor", &state);
+        let state = State::of(folder.path());
+        assert_eq!(state, State::Labels([60, 14]));
+        let told = "60 times of the first pass and 14 of the second saved";
+        assert_eq!(state.to_string(), told);
     }
 
     /// Each start writes another file for TensorBoard, and other seconds.

@@ -9,6 +9,7 @@ use common::{Need, contents, lacks, mpirun, path, run, simulate, squall, stage, 
 use squall_jobs::lock::FolderLock;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 const RECIPE: &str = r#"
 name = "ranks"
@@ -125,6 +126,39 @@ fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
         &[&events[..], &["--out", path(&many)]].concat()
     ));
     assert_same("events by 3 ranks", &one, &many);
+}
+
+/// A file system that was slow to give the first rank its checkpoint or model ended the job at each start.
+#[test]
+fn files_may_take_longer_to_read_than_ranks_wait_for_each_other() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 6, 1);
+    fs::write(at("recipe.toml"), RECIPE).expect("written");
+    let (store, recipe) = (at("store"), at("recipe.toml"));
+    stage(&fields, &fields.join("truth"), &store, &[]);
+    let train = |out: &Path, act: &dyn Fn(&[&str]), more: &[&str]| {
+        let call = ["train", "--recipe", path(&recipe), "--data", path(&store)];
+        act(&[&call[..], &["--out", path(out), "-q"], more].concat());
+    };
+    let first = at("first");
+    train(&first, &|call| drop(run(call)), &[]);
+    let (model, slow) = (first.join("last.safetensors"), at("slow.safetensors"));
+    let made = Command::new("mkfifo").arg(&slow).status();
+    assert!(made.expect("mkfifo starts").success());
+    // The shell opens the pipe when the program does.
+    let script = r#"{ sleep 8; cat "$1"; } > "$2""#;
+    let mut writer = Command::new("sh")
+        .args(["-c", script, "sh", path(&model), path(&slow)])
+        .spawn()
+        .expect("sh starts");
+    let start = format!("training.start_from={}", path(&slow));
+    let limit = "distributed.stall_seconds=5";
+    let more = ["--set", start.as_str(), "--set", limit];
+    train(&at("second"), &|call| drop(said_as("2", call)), &more);
+    // Where there is no launcher it still waits for a reader.
+    let _ = writer.kill();
+    writer.wait().expect("sh ends");
 }
 
 /// Cells without a number, in a file that not all ranks read, are told once and as one rank tells them.

@@ -129,7 +129,7 @@ pub struct Distributed {
     /// Steps between checks that all ranks hold the same bits. Default 100.
     pub check_every_steps: u64,
     /// Seconds that a rank waits for another, in sums of gradients and everywhere else, before the job is ended with a
-    /// diagnosis; ten times as long while the first rank writes a checkpoint or a model. Default 120.
+    /// diagnosis; ten times as long while the first rank reads or writes the run's files. Default 120.
     pub stall_seconds: f64,
 }
 

@@ -41,7 +41,7 @@ impl Run<'_> {
         let Some(evaluator) = &self.evaluator else {
             self.validation_due = false;
             let written = self.write_last_as_best();
-            return team.after_writing(written).map(|()| true);
+            return team.after_files(written).map(|()| true);
         };
         self.learner.give_back_memory()?;
         let scores = evaluator.run(&self.learner.network, stop, team)?;
@@ -50,7 +50,7 @@ impl Run<'_> {
             return Ok(false);
         };
         let judged = self.judge(step, scores, progress);
-        team.after_writing(judged)?;
+        team.after_files(judged)?;
         self.validation_due = false;
         Ok(true)
     }
@@ -101,7 +101,7 @@ impl Run<'_> {
         // Pending steps are part of the state on every rank.
         self.learner.finish_exchange(team)?;
         let written = self.write_state(progress);
-        team.after_writing(written)
+        team.after_files(written)
     }
 
     /// The part of [`Self::save`] in which ranks do not communicate.

@@ -115,7 +115,7 @@ pub fn train_together(
             .try_for_each(|run_dir| run_dir.check_recipe(&recipe))?;
         Ok((run_dir, recipe))
     });
-    let (run_dir, recipe) = team.all_or_none(opened)?;
+    let (run_dir, recipe) = team.after_files(opened)?;
     let recipe = &recipe;
     let store = &team.all_or_none(self_training::relabelled(recipe, store))?;
     if team.size() > 1
@@ -242,7 +242,7 @@ impl Run<'_> {
             (Some(run_dir), Some(recorder)) => recorder.facts(run_dir, &plan, self.store),
             _ => Ok(()),
         };
-        team.all_or_none(written)?;
+        team.after_files(written)?;
         progress(&TrainEvent::Started(plan));
         Ok(())
     }

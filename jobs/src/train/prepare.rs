@@ -46,10 +46,10 @@ impl<'a> Run<'a> {
         let mut run = team.all_or_none(built)?;
         run.check_agreement(team)?;
         let resumed = run.resume();
-        team.all_or_none(resumed)?;
+        team.after_files(resumed)?;
         run.spread(team)?;
         let recorder = run.open_recorder();
-        run.recorder = team.all_or_none(recorder)?;
+        run.recorder = team.after_files(recorder)?;
         Ok(run)
     }
 

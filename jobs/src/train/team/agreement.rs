@@ -8,7 +8,7 @@ use crate::staging;
 use crate::train::share::Place;
 use squall_model::Parameters;
 
-/// Ranks wait this many times longer than usual while the first one writes files.
+/// Ranks wait this many times longer than usual while the first one reads or writes files.
 const LONGER_FOR_FILES: u32 = 10;
 
 impl Team {
@@ -17,18 +17,21 @@ impl Team {
         all_or_none(&mut *self.control, got)
     }
 
-    /// Returns this rank's result of what the first rank writes to files, once that is done and no rank failed. The
-    /// others wait longer than for anything else: a file system may take minutes to recover. All ranks call it.
-    pub(in crate::train) fn after_writing(&mut self, written: Result<()>) -> Result<()> {
+    /// Returns this rank's result of what the first rank does with files of the run, once that is done and no rank
+    /// failed. The others wait longer than for anything else: a file system may take minutes to recover. All ranks call
+    /// it.
+    pub(in crate::train) fn after_files<T>(&mut self, got: Result<T>) -> Result<T> {
         if self.size == 1 {
-            return written;
+            return got;
         }
         let first = self.first_in_job;
-        let _doing = doing::begin(format!("the files of the run, which rank {first} writes"));
-        self.limit_waits(self.longest_wait.saturating_mul(LONGER_FOR_FILES));
-        let written = self.all_or_none(written);
-        self.limit_waits(self.longest_wait);
-        written
+        let what = format!("the files of the run, which rank {first} reads or writes");
+        let _doing = doing::begin(what);
+        let longer = self.longest_wait.saturating_mul(LONGER_FOR_FILES);
+        self.control.limit_waits(longer);
+        let got = self.all_or_none(got);
+        self.control.limit_waits(self.longest_wait);
+        got
     }
 
     /// Whether the flag is set on any rank. All ranks call it.

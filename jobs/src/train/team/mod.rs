@@ -61,7 +61,7 @@ pub struct Team {
     step_delay: Duration,
     /// Upper limit in bytes of this rank's host memory.
     memory_limit: Option<u64>,
-    /// How long this rank waits for another, once the exchange is set up.
+    /// How long this rank waits for another, once it is known.
     longest_wait: Duration,
 }
 
@@ -174,7 +174,8 @@ impl Team {
     }
 
     /// Limits how long ranks wait for each other from now on, if the backend supports it.
-    pub(super) fn limit_waits(&self, after: Duration) {
+    pub(super) fn limit_waits(&mut self, after: Duration) {
+        self.longest_wait = after;
         self.control.limit_waits(after);
     }
 

@@ -53,7 +53,12 @@ pub fn is_own_file() -> bool {
 }
 
 fn line(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
-    match writeln!(std::io::stdout().lock(), "{text}") {
+    written(writeln!(std::io::stdout().lock(), "{text}"))
+}
+
+/// The result of writing to standard output.
+pub fn written(result: std::io::Result<()>) -> anyhow::Result<()> {
+    match result {
         // A pipe's reader may stop early (`| head`): not an error.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         Err(error) => Err(Advice::with_code(

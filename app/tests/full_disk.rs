@@ -129,14 +129,20 @@ fn fields_without_room() {
 /// Results that nobody can keep are no failure of the run.
 #[test]
 fn standard_output_without_room() {
-    let output = Command::new("sh")
-        .args(["-c", "exec \"$0\" summary deepcam --json > /dev/full"])
-        .arg(env!("CARGO_BIN_EXE_squall"))
-        .output()
-        .expect("the shell starts");
-    let said = text(&output);
-    assert_eq!(output.status.code(), Some(5), "{said}");
-    for words in ["error: cannot write to standard output: No space", "hint: "] {
-        assert!(said.contains(words), "it does not say `{words}`:\n{said}");
+    for call in ["summary deepcam --json", "--help", "train -h", "--version"] {
+        let script = format!("exec \"$0\" {call} > /dev/full");
+        let output = Command::new("sh")
+            .args(["-c", &script])
+            .arg(env!("CARGO_BIN_EXE_squall"))
+            .output()
+            .expect("the shell starts");
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(5), "{call}: {said}");
+        for words in ["error: cannot write to standard output: No space", "hint: "] {
+            assert!(
+                said.contains(words),
+                "{call} does not say `{words}`:\n{said}"
+            );
+        }
     }
 }

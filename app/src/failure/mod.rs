@@ -2,7 +2,7 @@
 
 mod hints;
 
-use crate::output::printable;
+use crate::output::{self, printable};
 use std::ffi::OsString;
 use std::io::Write;
 use std::path::Path;
@@ -98,10 +98,16 @@ fn describe(error: &anyhow::Error) -> (u8, String) {
     (code, printable(&lines).into_owned())
 }
 
-/// Prints what is wrong with a command line and ends the process.
+/// Prints what is wrong with a command line, or the help that it asks for, and ends the process.
 pub fn leave(error: &clap::Error) -> ! {
     use clap::error::{ContextKind, ContextValue};
-    let _ = error.print();
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    // Help and version are results, on standard output.
+    if !error.use_stderr()
+        && let Err(error) = output::written(printed)
+    {
+        std::process::exit(report(&error).into());
+    }
     if let Some(ContextValue::String(found)) = error.get(ContextKind::InvalidArg)
         && let Some(hint) = hint_of_argument(found, &Vec::from_iter(std::env::args_os()))
     {

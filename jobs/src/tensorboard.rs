@@ -5,7 +5,7 @@
 //! (contents). Only scalars are written.
 
 use crate::error::Result;
-use squall_data::DataError;
+use squall_data::{DataError, atomic};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -75,6 +75,28 @@ mod proto {
     }
 }
 
+/// Names of event files begin so, whoever writes them.
+const BEGIN: &str = "events.out.tfevents.";
+/// What follows the time in the names of ours.
+const WRITER: &str = ".squall.";
+
+/// Removes the event files in a folder that an [`EventWriter`] wrote.
+///
+/// # Errors
+/// [`crate::JobError::Data`].
+pub(crate) fn remove_all(folder: &Path) -> Result<()> {
+    let unlisted = || DataError::io("list", folder);
+    for entry in std::fs::read_dir(folder).map_err(unlisted())? {
+        let entry = entry.map_err(unlisted())?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(BEGIN) && name.contains(WRITER) {
+            atomic::remove(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
 /// Writes scalars to one `events.out.tfevents.*` file.
 ///
 /// Every record is flushed: TensorBoard follows a running job, and a killed one loses at most the record being written,
@@ -93,8 +115,7 @@ impl EventWriter {
     /// [`crate::JobError::Data`].
     pub fn create(folder: &Path, now: f64, first_step: u64) -> Result<Self> {
         // Two runs within a second must not share a file.
-        let name =
-            |attempt: u32| format!("events.out.tfevents.{:010}.squall.{attempt}", now as u64);
+        let name = |attempt: u32| format!("{BEGIN}{:010}{WRITER}{attempt}", now as u64);
         let mut attempt = 0;
         let (path, file) = loop {
             let path = folder.join(name(attempt));

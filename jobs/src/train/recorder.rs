@@ -8,7 +8,7 @@ use crate::code::{self, Builds};
 use crate::error::Result;
 use crate::metrics::{JsonLines, Metric, Timing, read_metrics, to_pretty_json, truncate_after};
 use crate::run_dir::RunDir;
-use crate::tensorboard::EventWriter;
+use crate::tensorboard::{self, EventWriter};
 use squall_data::Store;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -36,9 +36,12 @@ struct Since {
 
 impl Recorder {
     /// Reopens the files of a run that has done this many steps. Removes what an interrupted part wrote about later
-    /// steps, and the validations that will be repeated.
+    /// steps, and the validations that will be repeated; of a run that begins, all event files of earlier tries.
     pub(super) fn open(run: &RunDir, step: u64, again: &[u64]) -> Result<Self> {
         truncate_after(&run.metrics(), step, again)?;
+        if step == 0 {
+            tensorboard::remove_all(run.folder())?;
+        }
         // The entries of the last completed step stay, because it is not repeated. TensorBoard can only drop a step as
         // a whole: if only the validation of a step is repeated, its other numbers are written again.
         let first = again
@@ -255,6 +258,7 @@ mod tests {
     use super::*;
     use crate::recipe::BestBy;
     use crate::train::evaluate::MaskScores;
+    use std::ffi::OsString;
 
     /// A run of less than ten seconds, with two checkpoints after the same step.
     #[test]
@@ -288,6 +292,28 @@ mod tests {
             let start = [0x10, done as u8 + 1, 0x3a, 2, 0x08, 1];
             assert!(bytes.windows(start.len()).any(|found| found == start));
         }
+    }
+
+    /// They stayed where checkpoints were deleted, and whoever reads all files of a run found the losses of two.
+    #[test]
+    fn a_run_that_begins_anew_keeps_no_event_files_of_the_one_before() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = RunDir::open(folder.path()).unwrap();
+        let of_others = folder
+            .path()
+            .join("events.out.tfevents.1700000000.host.7.0");
+        std::fs::write(&of_others, "of another program").unwrap();
+        let files = || {
+            let entries = std::fs::read_dir(folder.path()).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name());
+            let is_events = |name: &OsString| name.to_string_lossy().contains("tfevents");
+            names.filter(is_events).count()
+        };
+        for (done, expected) in [(0, 2), (0, 2), (7, 3), (0, 2)] {
+            Recorder::open(&run, done, &[]).unwrap();
+            assert_eq!(files(), expected, "{done}");
+        }
+        assert!(of_others.exists());
     }
 
     /// It stood there twice where the run was killed after it and before the checkpoint that tells of it.

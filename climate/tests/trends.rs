@@ -359,8 +359,8 @@ fn years_that_no_table_has_a_row_of_are_said() {
         fs::write(folder.path().join(name), rows.join("\n") + "\n").unwrap();
     }
     let said = |options: &TrendOptions| of(folder.path(), None, options).unwrap().notes;
-    let note = "In 19 of 39 years the tables have no row at all: 1962, 1964, 1966, 1968, 1970 and 14 more. They count \
-                as years without an event, although nothing says that anybody looked.";
+    let note = "In 19 of 39 years the tables have no rows: 1962, 1964, 1966, 1968, 1970 and 14 more. They count as \
+                years without an event, although the data may be missing.";
     let summer = TrendOptions {
         months: vec![6, 7, 8],
         ..options()

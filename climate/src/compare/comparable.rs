@@ -93,7 +93,7 @@ pub(super) fn check_grids(
     let groups = grouped(grids, |a, b| a.same_as(b));
     if runs.iter().any(|run| run.grid.is_none()) {
         notes.push(format!(
-            "Without statistics.nc {} the grids are not known and taken to be the same.",
+            "Without statistics.nc {} the grids are unknown and assumed to be the same.",
             names.everywhere()
         ));
     }

@@ -75,7 +75,7 @@ pub(crate) fn years_of(run: &Coverage, options: &SideOptions) -> Result<Years> {
 pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> Option<String> {
     (!without.is_empty()).then(|| {
         format!(
-            "In {} of {used} years {tables} have no row at all: {}. They count as years without an event, although nothing says that anybody looked.",
+            "In {} of {used} years {tables} have no rows: {}. They count as years without an event, although the data may be missing.",
             without.len(),
             years_in_words(without)
         )
@@ -86,7 +86,7 @@ pub(crate) fn note_without_rows(tables: &str, without: &[i64], used: usize) -> O
 pub(crate) fn note_of_silence(tables: &str, stretches: &[Stretch]) -> Option<String> {
     (!stretches.is_empty()).then(|| {
         format!(
-            "In {} {tables} have no row at all. Such months count as months without an event, although nothing says that anybody looked.",
+            "In {} {tables} have no rows. Such months count as months without an event, although the data may be missing.",
             stretches_in_words(stretches)
         )
     })

@@ -64,11 +64,11 @@ pub(super) fn note_continued(names: &Names, sides: [&Ensemble; 2], notes: &mut V
         let continued = side.members().iter().map(|run| run.continued);
         let tracks = match continued.sum::<usize>() {
             0 => continue,
-            1 => "1 track is".to_string(),
-            more => format!("{more} tracks are"),
+            1 => "1 track begins".to_string(),
+            more => format!("{more} tracks begin"),
         };
         notes.push(format!(
-            "In the compared years of {label} {tracks} there after a hole in the data: a storm that a hole cuts counts twice."
+            "In the compared years of {label} {tracks} after a gap in the data: a storm interrupted by a gap counts twice."
         ));
     }
 }
@@ -125,7 +125,7 @@ pub(super) fn withhold(
     let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
     for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
         let (quantity, group) = (row.quantity, row.group());
-        let [a, b] = sides.map(|side| side.seen_and_valued(quantity, group));
+        let [a, b] = sides.map(|side| side.total_and_valued(quantity, group));
         let (Some(a), Some(b)) = (a, b) else { continue };
         let Some(shares) = unequal_shares([a, b]) else {
             continue;

@@ -44,10 +44,10 @@ impl Unit {
         let sides = sides.join(", ");
         Some(match self {
             Self::Year => format!(
-                "{sides}: years of all members count as independent of each other, as they are where members differ in their weather alone. Members under the same prescribed sea surface temperatures have these in common year by year: their years tell less than so many. Where members differ in more, as several models do, `squall compare --unit member` draws members as a whole, and --unit pair does with the same models on both sides."
+                "{sides}: years of all members count as independent of each other, as they are where members differ in their weather alone. Members under the same prescribed sea surface temperatures have these in common year by year: their years carry less information than as many independent ones. Where members differ in more, as several models do, `squall compare --unit member` resamples members as a whole, and --unit pair does with the same models on both sides."
             ),
             Self::Member => format!(
-                "{sides}: members are drawn and dealt as a whole, so that intervals and p hold how much they differ from each other."
+                "{sides}: members are resampled and permuted as a whole, so that intervals and p include the differences between them."
             ),
             Self::Pair if are_uneven(&years) => format!(
                 "{sides}. {} Some members have a larger share of the years of one side than of the other: part of every change may be that of members, not that of climates. --years-a and --years-b can give all the same years.",
@@ -92,7 +92,7 @@ fn pairs(names: &Names) -> String {
         more => format!(" and {more} more"),
     };
     format!(
-        "Members of both sides are drawn and dealt in pairs, in this order: {}{more}.",
+        "Members of both sides are resampled and permuted in pairs, in this order: {}{more}.",
         pairs.join(", ")
     )
 }

@@ -123,7 +123,7 @@ pub fn note_of_empty_years(times: &[Time]) -> Option<String> {
     let empty: Vec<i64> = all.filter(|year| !years.contains(year)).collect();
     (!empty.is_empty()).then(|| {
         format!(
-            "no point is of {}: nothing says whether there was no storm, or nobody looked, and `squall compare` and `squall trends` count these as years without a storm",
+            "there are no points in {}: storms may have been absent, or the data missing; `squall compare` and `squall trends` count these as years without a storm",
             years_in_words(&empty)
         )
     })
@@ -140,7 +140,7 @@ pub fn note_of_silence(times: &[Time]) -> Option<String> {
     stretches.retain(|stretch| !has_whole_year(*stretch, 1));
     (!stretches.is_empty()).then(|| {
         format!(
-            "no point is of {}: nothing says whether there was no storm, or nobody looked, and `squall compare` and `squall trends` count these as months without a storm",
+            "there are no points in {}: storms may have been absent, or the data missing; `squall compare` and `squall trends` count these as months without a storm",
             stretches_in_words(&stretches)
         )
     })
@@ -286,7 +286,7 @@ mod tests {
             note_of_empty_years(&years.iter().map(time).collect::<Vec<_>>())
         };
         let note = of(&[1983, 1985, 1985, 1989]).unwrap();
-        let begin = "no point is of 1984, 1986 to 1988: ";
+        let begin = "there are no points in 1984, 1986 to 1988: ";
         assert!(note.starts_with(begin), "{note}");
         assert_eq!((of(&[1983, 1984]), of(&[])), (None, None));
     }
@@ -302,7 +302,7 @@ mod tests {
             note_of_silence(&times)
         };
         let note = of(|(year, month)| year % 2 == 1 || *month > 10).unwrap();
-        let begin = "no point is of January to October 1982, January to October 1984, ";
+        let begin = "there are no points in January to October 1982, January to October 1984, ";
         assert!(note.starts_with(begin), "{note}");
         assert_eq!(of(|_| true), None);
         // Years without any are in the other note.

@@ -84,13 +84,13 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
         ));
     }
     if side.continued > 0 {
-        let are = if side.continued == 1 {
-            "track is"
+        let begin = if side.continued == 1 {
+            "track begins"
         } else {
-            "tracks are"
+            "tracks begin"
         };
         notes.push(format!(
-            "{} {are} there after a hole in the data: a storm that a hole cuts counts twice.",
+            "{} {begin} after a gap in the data: a storm interrupted by a gap counts twice.",
             side.continued
         ));
     }
@@ -104,7 +104,7 @@ pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<Strin
     let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
     for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
         let place = row.quantity as usize;
-        let Some(by_year) = side.seen_and_valued_by_year(row.quantity, row.group) else {
+        let Some(by_year) = side.total_and_valued_by_year(row.quantity, row.group) else {
             continue;
         };
         let (early, late) = by_year.split_at(by_year.len() / 2);

@@ -45,7 +45,7 @@ fn a_member_is_one_unit_where_members_differ_in_more_than_weather() {
     assert!(tracks.p.unwrap() >= 2.0 / 252.0, "{tracks:?}");
     let text = found.text();
     assert!(
-        text.contains("members are drawn and dealt as a whole")
+        text.contains("members are resampled and permuted as a whole")
             && text.contains("With 5 against 5 members and 1000 resamples"),
         "{text}"
     );
@@ -54,7 +54,7 @@ fn a_member_is_one_unit_where_members_differ_in_more_than_weather() {
         "{text}"
     );
     let page = changes_page(&found, "members", "").unwrap();
-    assert!(page.contains("Members with all their years are the units of chance"));
+    assert!(page.contains("Members with all their years are resampled as a whole"));
     let json = serde_json::to_string(&found).unwrap();
     let back: Comparison = serde_json::from_str(&json).unwrap();
     assert_eq!(back.unit, Unit::Member);
@@ -111,8 +111,8 @@ fn pairs_of_members_tell_a_change_that_models_hide() {
     let least = 2.0 / 64.0;
     assert!((least..0.06).contains(&paired.p.unwrap()), "{paired:?}");
     let note = "a has 6 members with 3 whole years each, b has 6 members with 3 whole years each. Members of both sides are \
-                drawn and dealt in pairs, in this order: m1 with m1, m2 with m2, m3 with m3, m4 with m4, m5 with m5 and 1 \
-                more.";
+                resampled and permuted in pairs, in this order: m1 with m1, m2 with m2, m3 with m3, m4 with m4, m5 with m5 \
+                and 1 more.";
     assert_eq!(found.notes[0], note);
     let page = changes_page(&found, "pairs", "").unwrap();
     assert!(page.contains("Pairs of members, one of each side"));

@@ -411,7 +411,7 @@ fn tracks_after_a_hole_count_and_are_said() {
     let differs = |bin: &compare::Bin| bin.change.difference != Some(0.0);
     assert!(winds.unwrap().bins.iter().any(differs));
     let note = format!(
-        "In the compared years of b {cut} tracks are there after a hole in the data: a storm that a hole cuts counts twice."
+        "In the compared years of b {cut} tracks begin after a gap in the data: a storm interrupted by a gap counts twice."
     );
     assert!(cut > 20 && found.notes.contains(&note), "{:?}", found.notes);
     assert!(
@@ -445,8 +445,8 @@ fn years_that_no_table_has_a_row_of_are_said() {
         ..options()
     };
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &noleap).unwrap();
-    let note = "In 5 of 9 years the tables of b have no row at all: 2002, 2004, 2006, 2008, 2010. They count as years \
-                without an event, although nothing says that anybody looked.";
+    let note = "In 5 of 9 years the tables of b have no rows: 2002, 2004, 2006, 2008, 2010. They count as years \
+                without an event, although the data may be missing.";
     let empty: Vec<&String> = (found.notes.iter())
         .filter(|n| n.contains("no row"))
         .collect();

@@ -70,13 +70,17 @@ pub(super) fn humidity_of_dewpoint(dewpoint_k: f32, pa: f32) -> f32 {
 /// Pressure at the middle of CAM5's lowest layer (30 levels) over surface pressure: its `hybm`.
 const LOWEST_SIGMA: f64 = 0.992_556_1;
 
+/// Gas constant of dry air (J kg-1 K-1) over gravity (m s-2), both as in CAM5: the scale height of the atmosphere per
+/// kelvin, m K-1.
+const DRY_AIR_OVER_GRAVITY: f64 = 287.04 / 9.80616;
+
 /// Height in m of the middle of CAM5's lowest layer, from near-surface temperature (K) and specific humidity.
 ///
 /// The hypsometric equation with CAM5's constants; at 33,240 points of CAM5 it is too high by 0.13 m on average and 0.4
 /// m at most.
 pub(super) fn lowest_level_height(temperature_k: f32, humidity: f32) -> f32 {
     let virtual_k = f64::from(temperature_k) * (1.0 + 0.608 * f64::from(humidity));
-    (287.04 / 9.80616 * virtual_k * -LOWEST_SIGMA.ln()) as f32
+    (DRY_AIR_OVER_GRAVITY * virtual_k * -LOWEST_SIGMA.ln()) as f32
 }
 
 /// Fills in missing 1000 hPa heights (m) from sea-level pressure (Pa) and near-surface temperature (K), using the
@@ -95,7 +99,7 @@ pub(super) fn complete_heights(
             let temperature = temperature_k.map(|field| field[place]);
             let temperature = temperature.filter(|t| t.is_finite()).unwrap_or(STANDARD_K);
             let layer = (f64::from(*psl) / 100_000.0).ln();
-            *height = (287.04 / 9.80616 * f64::from(temperature) * layer) as f32;
+            *height = (DRY_AIR_OVER_GRAVITY * f64::from(temperature) * layer) as f32;
         }
     }
 }

@@ -74,8 +74,8 @@ pub enum Momentum {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MomentumRule {
-    /// So that it and the momentum of asynchrony add up to the optimiser's; SGD's rate grows for what a gradient loses
-    /// by it.
+    /// The optimiser's momentum reduced by that of asynchrony; SGD's rate is raised, because a gradient then moves
+    /// parameters less.
     Tuned,
 }
 
@@ -92,9 +92,9 @@ pub struct Distributed {
     pub servers: usize,
     /// With groups: `"arrival"` or `"round-robin"`. Default `"arrival"`.
     pub order: Order,
-    /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: what is left of the
-    /// optimiser's after that of asynchrony, 1 - 1 / groups, and a rate that makes up for what was taken away (SGD).
-    /// Default: the optimiser's.
+    /// With groups: SGD's momentum (Adam's and LAMB's beta1) on the servers, a number or `"tuned"`: the optimiser's
+    /// momentum reduced by that of asynchrony, 1 - 1 / groups, with SGD's rate raised to compensate. Default: the
+    /// optimiser's.
     pub momentum: Option<Momentum>,
     /// Samples of a step over all ranks (of a group), and over all batches of `training.accumulate`, instead of
     /// `training.batch` for each; the number of ranks (times that of batches) must divide it, and

@@ -109,7 +109,7 @@ pub enum Ends {
     Bca,
 }
 
-/// What is drawn and dealt.
+/// What is resampled and permuted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Drawn {
     /// Years: members differ only in their weather.

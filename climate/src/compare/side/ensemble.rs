@@ -92,13 +92,13 @@ impl Ensemble {
 
     /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        super::known::share_without(self.seen_and_valued(quantity, Group::ALL)?)
+        super::known::share_without(self.total_and_valued(quantity, Group::ALL)?)
     }
 
     /// The number of tracks or events of a group summed by an annual number or mean in the known years of all runs, and
     /// how many of them have a value; `None` for numbers that every table contains.
-    pub(crate) fn seen_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
-        let of_runs = (self.members.iter()).map(|run| run.seen_and_valued(quantity, group));
+    pub(crate) fn total_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
+        let of_runs = (self.members.iter()).map(|run| run.total_and_valued(quantity, group));
         let of_runs: Option<Vec<(f64, f64)>> = of_runs.collect();
         Some(sum_of_years(&of_runs?))
     }

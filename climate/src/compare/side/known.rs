@@ -13,13 +13,13 @@ const KNOWN_SHARE: f64 = 0.5;
 const NOTE_BELOW_SHARE: f64 = 0.95;
 
 /// The largest difference between two shares of tracks without a value at which a change of a mean can be called
-/// significant. Tracks without a value are mostly weak, so another share of them is another choice of tracks.
+/// significant. Tracks without a value are mostly weak, so sides with different shares of them are biased differently.
 const MAX_DIFFERENCE: f64 = 0.05;
 
-/// The quantities that count the items summed by an annual number or a mean of tracks, and those of them with a value;
-/// `None` for numbers of tracks, which every table contains, and for means of events, whose fields may be coarser in
-/// time than masks.
-fn seen_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
+/// For an annual sum or mean: the quantity that counts all its tracks or events, and the one that counts those with a
+/// value. `None` for numbers of tracks, which every table contains, and for means of events, whose fields may be coarser
+/// in time than masks.
+fn total_and_valued(quantity: Quantity) -> Option<(Quantity, Quantity)> {
     use Quantity as Q;
     Some(match quantity {
         Q::Hurricanes | Q::MajorHurricanes | Q::CycloneWind | Q::CycloneWindHigh => {
@@ -78,7 +78,7 @@ impl Side {
         let index = group.index();
         let count =
             |quantity: Quantity, year: usize| self.sums[quantity as usize][year][index].count;
-        let of_year = |year: usize| match seen_and_valued(quantity) {
+        let of_year = |year: usize| match total_and_valued(quantity) {
             Some((seen, valued)) => is_known(count(seen, year), count(valued, year)),
             None => true,
         };
@@ -107,12 +107,12 @@ impl Side {
 
     /// The number of tracks or events of a group summed by an annual number or mean in each known year, and how many of
     /// them have a value; `None` for numbers that every table contains.
-    pub(crate) fn seen_and_valued_by_year(
+    pub(crate) fn total_and_valued_by_year(
         &self,
         quantity: Quantity,
         group: Group,
     ) -> Option<Vec<(f64, f64)>> {
-        let (seen, valued) = seen_and_valued(quantity)?;
+        let (seen, valued) = total_and_valued(quantity)?;
         let known = self.known_years(quantity, group);
         let years = (0..self.blocks.len()).filter(|&year| known[year]);
         let count = |quantity: Quantity, year: usize| {
@@ -125,15 +125,15 @@ impl Side {
         )
     }
 
-    /// The sums of [`Self::seen_and_valued_by_year`].
-    pub(super) fn seen_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
-        let by_year = self.seen_and_valued_by_year(quantity, group)?;
+    /// The sums of [`Self::total_and_valued_by_year`].
+    pub(super) fn total_and_valued(&self, quantity: Quantity, group: Group) -> Option<(f64, f64)> {
+        let by_year = self.total_and_valued_by_year(quantity, group)?;
         Some(sum_of_years(&by_year))
     }
 
     /// The share of tracks or events of the known years without a value, if not negligible.
     pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        share_without(self.seen_and_valued(quantity, Group::ALL)?)
+        share_without(self.total_and_valued(quantity, Group::ALL)?)
     }
 
     /// Number of known years of each block.

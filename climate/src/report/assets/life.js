@@ -26,8 +26,8 @@ squall.store.then((store) => {
   }
 
   // ---- facts ------------------------------------------------------------------------------------------------------
-  const ORIGINS = ['', 'began out of nothing', 'split from another', 'was there when the data begin'];
-  const FATES = ['', 'ended into nothing', 'merged into another', 'was there when the data end'];
+  const ORIGINS = ['', 'formed as a new event', 'split from another', 'present when the data begin'];
+  const FATES = ['', 'dissipated', 'merged into another', 'present when the data end'];
   function facts(k) {
     const value = (v, text) => (Number.isNaN(v) ? null : text);
     const river = store.isRiver(k);

@@ -43,7 +43,7 @@ pub(crate) fn section(comparison: &Comparison, command: &str) -> Section {
     parts::method(&paragraphs, &provenance, command)
 }
 
-/// How intervals and p were found, how p is adjusted, and what both do not hold.
+/// How intervals and p were found, how p is adjusted, and which uncertainties both leave out.
 fn of_tests(comparison: &Comparison) -> [String; 3] {
     let confidence = in_percent(comparison.draws.confidence);
     let draws = grouped(comparison.draws.draws as f64, 0);
@@ -54,19 +54,19 @@ fn of_tests(comparison: &Comparison) -> [String; 3] {
     [
         match comparison.unit {
             Unit::Year => format!(
-                "Whole years are the units of chance, because storms of one season are not independent. {draws} times, as many years as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of years after Hesterberg 2015): the {confidence} % intervals. {draws} times, the years of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+                "Whole years are resampled, because storms of one season are not independent. For the {confidence} % intervals, the years of each side were resampled with replacement {draws} times ({method} of the draws, widened for the number of years after Hesterberg 2015). For p, the years of both sides were pooled and randomly assigned to the two sides {draws} times: p is the share of these permutations that differ at least as much."
             ),
             Unit::Member => format!(
-                "Members with all their years are the units of chance, because they differ in more than their weather. {draws} times, as many members as there are were drawn with replacement on both sides ({method} of the draws, widened for the number of members after Hesterberg 2015): the {confidence} % intervals. {draws} times, the members of both sides were mixed and dealt anew: p is the share of deals that differ at least as much."
+                "Members with all their years are resampled as a whole, because they differ in more than their weather. For the {confidence} % intervals, the members of each side were resampled with replacement {draws} times ({method} of the draws, widened for the number of members after Hesterberg 2015). For p, the members of both sides were pooled and randomly assigned to the two sides {draws} times: p is the share of these permutations that differ at least as much."
             ),
             Unit::Pair => format!(
-                "Pairs of members, one of each side with all their years, are the units of chance: what both have in common is no part of their difference. {draws} times, as many pairs as there are were drawn with replacement ({method} of the draws, widened for the number of pairs after Hesterberg 2015): the {confidence} % intervals. {draws} times, chance dealt the two of each pair to the sides: p is the share of deals that differ at least as much."
+                "Pairs of members, one of each side with all their years, are resampled as a whole: what both have in common is no part of their difference. For the {confidence} % intervals, the pairs were resampled with replacement {draws} times ({method} of the draws, widened for the number of pairs after Hesterberg 2015). For p, the two members of each pair were randomly assigned to the two sides {draws} times: p is the share of these permutations that differ at least as much."
             ),
         },
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
         match comparison.unit {
-            Unit::Year => "Intervals hold chance from year to year within each run. They do not hold errors of the model or of the detection, which may differ between climates.".into(),
-            Unit::Member | Unit::Pair => "Intervals hold chance from year to year and how much members differ. They do not hold errors that all members share, nor those of the detection, which may differ between climates.".into(),
+            Unit::Year => "Intervals cover random variation from year to year within each run. They do not cover errors of the model or of the detection, which may differ between climates.".into(),
+            Unit::Member | Unit::Pair => "Intervals cover random variation from year to year and differences between members. They do not cover errors that all members share, nor those of the detection, which may differ between climates.".into(),
         },
     ]
 }
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_method_of_intervals_is_told_with_what_it_does_not_make() {
+    fn describes_the_interval_method_and_its_exceptions() {
         let mut comparison = Comparison::of_runs([("now", 20), ("then", 20)]);
         let says = |comparison: &Comparison, words: &str| {
             let html = section(comparison, "").html;
@@ -115,19 +115,24 @@ mod tests {
         ));
     }
 
-    /// Regression: one year a side was said to have been resampled 10 000 times.
+    /// Regression: a comparison with one year on a side claimed that it had been resampled 10 000 times.
     #[test]
-    fn the_method_has_nothing_that_was_not_done() {
+    fn an_untested_comparison_describes_no_tests() {
         let html = section(&Comparison::of_runs([("now", 1), ("then", 20)]), "").html;
         let why =
             "Nothing was tested and no change has an interval, because now has only 1 whole year";
         assert!(html.contains(why), "{html}");
-        for undone in ["were drawn", "dealt anew", "Benjamini", "Return levels"] {
+        for undone in [
+            "resampled",
+            "randomly assigned",
+            "Benjamini",
+            "Return levels",
+        ] {
             assert!(!html.contains(undone), "{undone} in {html}");
         }
         let html = section(&Comparison::of_runs([("now", 20), ("then", 20)]), "").html;
         assert!(
-            html.contains("dealt anew") && html.contains("Benjamini"),
+            html.contains("randomly assigned") && html.contains("Benjamini"),
             "{html}"
         );
     }

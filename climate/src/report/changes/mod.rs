@@ -214,7 +214,7 @@ fn what_is_tested(comparison: &Comparison) -> String {
         Unit::Member | Unit::Pair => "members",
     };
     format!(
-        "A change is called significant where {units} dealt to the two sides by chance would seldom differ as much, counted for all rows together."
+        "A change is called significant where {units} randomly assigned to the two sides would seldom differ as much, considering all rows together."
     )
 }
 

@@ -206,14 +206,14 @@ fn method(trends: &Trends, command: &str) -> Section {
     parts::method(&paragraphs, &[("Run".into(), words)], command)
 }
 
-/// How slopes and p were found, how p is adjusted, and what both do not hold.
+/// How slopes and p were found, how p is adjusted, and which uncertainties both leave out.
 fn of_tests(trends: &Trends) -> [String; 3] {
     let confidence = in_percent(trends.confidence);
     [
         format!(
-            "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a Mann-Kendall test, two-sided, with equal values and persistence regarded: the variance of Kendall's S is multiplied by the number of years by that of independent ones that would tell as much (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The {confidence} % interval has the slopes for its ends that the same test would just not refuse."
+            "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a two-sided Mann-Kendall test that accounts for equal values and persistence: the variance of Kendall's S is multiplied by the ratio of the number of years to the effective number of independent years (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The ends of the {confidence} % interval are the most extreme slopes that the same test does not reject."
         ),
         "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence.".into(),
-        "The line need not be straight: a slope sums up a rise that goes slowly first and fast later. Intervals hold chance from year to year. They do not hold errors of the model or of the detection; a trend of a reanalysis or of best tracks may be that of what was observed, and how.".into(),
+        "The line need not be straight: a slope also summarises a rise that is slow at first and fast later. Intervals cover random variation from year to year. They do not cover errors of the model or of the detection; a trend of a reanalysis or of best tracks may come from changes in what was observed, and how.".into(),
     ]
 }

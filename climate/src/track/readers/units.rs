@@ -85,7 +85,7 @@ const AGENCY_WIND_NAMES: [&str; 2] = ["wmo_wind", "usa_wind"];
 const MIN_MULTIPLES_OF_FIVE: usize = 3;
 
 /// The request in an error about a wind without a unit.
-pub(super) const EXPECTED_WIND_UNIT: &str = "a unit that is told, m/s or knots";
+pub(super) const EXPECTED_WIND_UNIT: &str = "a known unit, m/s or knots";
 
 /// The unit in m/s that a name ends with, such as `wind_kt` or `wind (m/s)`, or that its tool uses.
 pub(super) fn wind_of_name(name: &str) -> Option<f64> {
@@ -157,7 +157,7 @@ fn unread<'n>(
     let found: Vec<&str> = names.filter(looks_so).take(5).collect();
     (!found.is_empty()).then(|| {
         format!(
-            "no {what} is read, as none is called so: found `{}`; one that is a track's {what} may be called {usual}",
+            "no {what} is read, because no field has a recognised name: found `{}`; rename the field that holds a track's {what} to {usual}",
             found.join("`, `")
         )
     })

@@ -9,8 +9,8 @@ use squall_climate::detect::tempest::{
     Node, NodeThresholds, TempestDetector, TempestThresholds, closed_lows,
 };
 use squall_climate::detect::{
-    Agreement, DetectFields, Detector, DetectorThresholds, Method, TransportSource,
-    VapourTransport, Wanted, agreement::AgreementSource, bard::BardDetector,
+    Agreement, DetectFields, Detector, DetectorThresholds, FieldRequest, Method, TransportSource,
+    VapourTransport, agreement::AgreementSource, bard::BardDetector,
 };
 use squall_climate::events::{EventFields, from_boxes};
 use squall_climate::statistics::river_scale;
@@ -25,7 +25,7 @@ fn archive() -> Option<Archive> {
 
 fn fields(archive: &Archive) -> DetectFields {
     let all: Vec<Variable> = archive.available().to_vec();
-    DetectFields::read(archive, 0, &Wanted::all(&all)).unwrap()
+    DetectFields::read(archive, 0, &FieldRequest::all(&all)).unwrap()
 }
 
 fn near(found: (f64, f64), place: (f64, f64)) -> bool {
@@ -150,7 +150,7 @@ fn all_methods_find_the_rivers_of_that_day() {
     let summaries = detect_series(
         &detectors,
         1,
-        |index, pass| DetectFields::read(&archive, index, &Wanted::by(&methods, pass, &all)),
+        |index, pass| DetectFields::read(&archive, index, &FieldRequest::by(&methods, pass, &all)),
         |_, labels| {
             let masks: Vec<_> = labels.iter().map(|l| Some(&l.labelled.mask)).collect();
             agreement.add(&masks, &grid)?;
@@ -259,7 +259,8 @@ fn ecmwf_lows_are_found_and_are_no_tropical_cyclones() {
     let detector = TempestDetector::new(&TempestThresholds::default(), grid.clone()).unwrap();
     let mut deepest = (f32::INFINITY, 0.0);
     for index in 0..archive.times().len() {
-        let fields = DetectFields::read(&archive, index, &Wanted::all(&[Variable::Psl])).unwrap();
+        let fields =
+            DetectFields::read(&archive, index, &FieldRequest::all(&[Variable::Psl])).unwrap();
         // Pressure alone does not show the kind of cyclone: the method fails instead of guessing.
         assert!(detector.nodes(&fields).is_err());
         let psl = fields.snapshot.field(Variable::Psl).unwrap();

@@ -35,12 +35,12 @@ pub struct StoredFile<'a> {
     tensors: BTreeMap<String, Stored>,
     /// The facts, as in [`ModelFile`].
     pub facts: BTreeMap<String, String>,
-    seen: Seen,
+    verified: Verified,
 }
 
 /// The results of the verification pass over all bytes.
 #[derive(Debug, Default)]
-struct Seen {
+struct Verified {
     /// XXH3-128 of the file (hexadecimal).
     hash: String,
     /// Squall's own checksum, over facts and tensors.
@@ -137,10 +137,10 @@ impl<'a> StoredFile<'a> {
             source,
             tensors,
             facts,
-            seen: Seen::default(),
+            verified: Verified::default(),
         };
-        file.seen = file.look_through(&head, length)?;
-        if checksum.is_some_and(|checksum| checksum != file.seen.checksum) {
+        file.verified = file.look_through(&head, length)?;
+        if checksum.is_some_and(|checksum| checksum != file.verified.checksum) {
             let reason = "its contents do not have the checksum it was written with";
             return Err(bad(path, reason.into()));
         }
@@ -148,7 +148,7 @@ impl<'a> StoredFile<'a> {
     }
 
     /// Reads a file of `length` bytes once in full; `head` are the bytes before the values.
-    fn look_through(&self, head: &[u8], length: u64) -> Result<Seen> {
+    fn look_through(&self, head: &[u8], length: u64) -> Result<Verified> {
         let (mut hash, mut checksum) = (Xxh3::new(), Checksum::of_facts(&self.facts));
         let mut not_finite = None;
         hash.update(head);
@@ -172,7 +172,7 @@ impl<'a> StoredFile<'a> {
             hash.update(head);
             self.each_piece(&(head.len() as u64..length), |bytes| hash.update(bytes))?;
         }
-        Ok(Seen {
+        Ok(Verified {
             hash: format!("{:032x}", hash.digest128()),
             checksum: checksum.text(),
             not_finite,
@@ -203,12 +203,12 @@ impl<'a> StoredFile<'a> {
 
     /// XXH3-128 of the file (hexadecimal), over the bytes that were verified.
     pub fn hash(&self) -> &str {
-        &self.seen.hash
+        &self.verified.hash
     }
 
     /// The first tensor, by name, with infinite or NaN values, and the number of these.
     pub fn first_not_finite(&self) -> Option<(&str, usize)> {
-        let found = self.seen.not_finite.as_ref();
+        let found = self.verified.not_finite.as_ref();
         found.map(|(name, count)| (name.as_str(), *count))
     }
 

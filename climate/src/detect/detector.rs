@@ -162,15 +162,15 @@ impl Detector {
         }
     }
 
-    pub(super) fn begin(&self) -> Survey {
+    pub(super) fn begin(&self) -> FirstPassState {
         match self {
-            Self::Deepcam(labeller) => Survey::Deepcam(labeller.trajectories()),
-            Self::Tempest(detector) => Survey::Tempest(detector.stitcher()),
-            Self::Lows(detector) => Survey::Lows(detector.tracks()),
+            Self::Deepcam(labeller) => FirstPassState::Deepcam(labeller.trajectories()),
+            Self::Tempest(detector) => FirstPassState::Tempest(detector.stitcher()),
+            Self::Lows(detector) => FirstPassState::Lows(detector.tracks()),
             Self::Percentile(detector) if detector.known().is_none() => {
-                Survey::Percentile(detector.climatology())
+                FirstPassState::Percentile(detector.climatology())
             }
-            Self::Percentile(_) | Self::Bard(_) => Survey::Nothing,
+            Self::Percentile(_) | Self::Bard(_) => FirstPassState::Nothing,
         }
     }
 
@@ -191,19 +191,23 @@ impl Detector {
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if the first pass was that of another method; as a climatology without times.
-    pub(super) fn conclude(&self, survey: Survey) -> Result<Conclusion> {
-        Ok(match (self, survey) {
-            (Self::Deepcam(_), Survey::Deepcam(tracks)) => Conclusion::Deepcam(tracks.finish()),
-            (Self::Tempest(_), Survey::Tempest(tracks)) => Conclusion::Tempest(tracks.finish()),
-            (Self::Lows(_), Survey::Lows(tracks)) => Conclusion::Lows(tracks.finish()),
-            (Self::Percentile(detector), Survey::Percentile(climatology)) => {
+    pub(super) fn conclude(&self, state: FirstPassState) -> Result<Conclusion> {
+        Ok(match (self, state) {
+            (Self::Deepcam(_), FirstPassState::Deepcam(tracks)) => {
+                Conclusion::Deepcam(tracks.finish())
+            }
+            (Self::Tempest(_), FirstPassState::Tempest(tracks)) => {
+                Conclusion::Tempest(tracks.finish())
+            }
+            (Self::Lows(_), FirstPassState::Lows(tracks)) => Conclusion::Lows(tracks.finish()),
+            (Self::Percentile(detector), FirstPassState::Percentile(climatology)) => {
                 Conclusion::Percentile(Arc::new(climatology.thresholds(detector.thresholds())?))
             }
-            (Self::Percentile(detector), Survey::Nothing) => match detector.known() {
+            (Self::Percentile(detector), FirstPassState::Nothing) => match detector.known() {
                 Some(known) => Conclusion::Percentile(known.clone()),
                 None => return Err(self.lacks_first_pass()),
             },
-            (Self::Bard(_), Survey::Nothing) => Conclusion::Nothing,
+            (Self::Bard(_), FirstPassState::Nothing) => Conclusion::Nothing,
             // Methods by name, here and below: a new one has to say what it does in each pass.
             (
                 Self::Deepcam(_)
@@ -255,13 +259,13 @@ impl Detector {
     }
 }
 
-// The first pass turns each time into an `Observation`, collects these in a `Survey`, and ends with a `Conclusion`,
-// from which the second pass draws masks. Each type has a variant per method, and `Nothing` for methods without a first
-// pass.
+// The first pass turns each time into an `Observation`, collects these in a `FirstPassState`, and ends with a
+// `Conclusion`, from which the second pass draws masks. Each type has a variant per method, and `Nothing` for methods
+// without a first pass.
 
 /// The state of a first pass.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) enum Survey {
+pub(super) enum FirstPassState {
     Nothing,
     /// Tracks of cyclones.
     Deepcam(Trajectories),
@@ -295,13 +299,18 @@ pub(super) enum Conclusion {
     Lows(Accepted<LowCandidate>),
 }
 
-impl Survey {
+impl FirstPassState {
     /// Adds one time; returns its number of candidates.
     ///
     /// # Errors
     /// [`ClimateError::Invalid`] if another method looked at the time, or if times do not ascend.
-    pub(super) fn push(&mut self, index: usize, time: Time, seen: Observation) -> Result<usize> {
-        match (self, seen) {
+    pub(super) fn push(
+        &mut self,
+        index: usize,
+        time: Time,
+        observation: Observation,
+    ) -> Result<usize> {
+        match (self, observation) {
             (Self::Deepcam(tracks), Observation::Deepcam(candidates)) => {
                 let count = candidates.len();
                 tracks.push(index, time, &candidates).map(|()| count)

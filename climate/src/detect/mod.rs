@@ -29,7 +29,7 @@ pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
 pub use folder::MethodsFolder;
 pub use series::{Conclusions, FirstPass, SecondPass};
-pub use transport::{DetectFields, TransportSource, VapourTransport, Wanted};
+pub use transport::{DetectFields, FieldRequest, TransportSource, VapourTransport};
 pub use warm_core::WarmCore;
 
 use crate::error::{ClimateError, Result};

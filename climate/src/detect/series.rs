@@ -1,6 +1,6 @@
 //! Runs several methods over a series together: all first passes in one reading, all masks in a second.
 
-use super::detector::{Conclusion, Detector, MethodLabels, Observation, Survey};
+use super::detector::{Conclusion, Detector, FirstPassState, MethodLabels, Observation};
 use super::percentile::MonthlyThresholds;
 use super::transport::DetectFields;
 use crate::error::{ClimateError, Result};
@@ -17,7 +17,9 @@ use std::sync::Arc;
 /// It holds cyclones that are or may still be accepted, and the histograms of the climatology.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FirstPass {
-    surveys: Vec<Survey>,
+    // Saved files of interrupted runs have this name.
+    #[serde(rename = "surveys")]
+    states: Vec<FirstPassState>,
     /// Number of candidates per method.
     candidates: Vec<usize>,
     seen: usize,
@@ -49,7 +51,7 @@ impl FirstPass {
     /// The initial state.
     pub fn new(detectors: &[Detector]) -> Self {
         Self {
-            surveys: detectors.iter().map(Detector::begin).collect(),
+            states: detectors.iter().map(Detector::begin).collect(),
             candidates: vec![0; detectors.len()],
             seen: 0,
             left_out: BTreeSet::new(),
@@ -68,10 +70,12 @@ impl FirstPass {
 
     /// Whether any method needs a first pass.
     pub fn is_needed(&self) -> bool {
-        self.surveys.iter().any(|s| !matches!(s, Survey::Nothing))
+        self.states
+            .iter()
+            .any(|s| !matches!(s, FirstPassState::Nothing))
     }
 
-    /// Continues over the series. Each time is read once, in parallel, with at least [`super::Wanted::by`] these
+    /// Continues over the series. Each time is read once, in parallel, with at least [`super::FieldRequest::by`] these
     /// methods in this pass; `on_progress` receives the state after each block. The result depends neither on the
     /// number of threads nor on where the series was interrupted. A time for which `read` returns `None` is left out,
     /// like a gap in the series.
@@ -121,9 +125,9 @@ impl FirstPass {
 
     /// Adds what the methods extracted from one time.
     fn see(&mut self, index: usize, time: Time, seen: Vec<Observation>) -> Result<()> {
-        let each = self.surveys.iter_mut().zip(seen);
-        for ((survey, seen), candidates) in each.zip(&mut self.candidates) {
-            *candidates += survey.push(index, time, seen)?;
+        let each = self.states.iter_mut().zip(seen);
+        for ((state, seen), candidates) in each.zip(&mut self.candidates) {
+            *candidates += state.push(index, time, seen)?;
         }
         Ok(())
     }
@@ -133,8 +137,8 @@ impl FirstPass {
     /// # Errors
     /// [`ClimateError`] if a climatology has no times.
     pub fn conclude(self, detectors: &[Detector]) -> Result<Conclusions> {
-        let pairs = detectors.iter().zip(self.surveys);
-        let known = pairs.map(|(detector, survey)| detector.conclude(survey));
+        let pairs = detectors.iter().zip(self.states);
+        let known = pairs.map(|(detector, state)| detector.conclude(state));
         Ok(Conclusions {
             known: known.collect::<Result<_>>()?,
             candidates: self.candidates,
@@ -173,7 +177,7 @@ impl SecondPass {
         &self.left_out
     }
 
-    /// Continues over the series. Each time is read once, in parallel, with at least [`super::Wanted::by`] these
+    /// Continues over the series. Each time is read once, in parallel, with at least [`super::FieldRequest::by`] these
     /// methods in this pass. `each` receives the labels of all methods in order of time, with the state after them, or
     /// `None` for a time that either pass could not read.
     ///

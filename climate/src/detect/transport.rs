@@ -144,7 +144,7 @@ impl VapourTransport {
 
 /// The fields to read at each time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct FieldRequest {
     /// The channels.
     pub channels: Vec<Variable>,
     /// Whether to read vapour transport, if the files have it or the levels to compute it from.
@@ -154,7 +154,7 @@ pub struct Wanted {
     pub upper_thickness: Option<[u16; 2]>,
 }
 
-impl Wanted {
+impl FieldRequest {
     /// Requests these channels and every further field that the files have.
     pub fn all(channels: &[Variable]) -> Self {
         Self {
@@ -210,16 +210,16 @@ impl DetectFields {
     pub fn read(
         archive: &Archive,
         index: usize,
-        wanted: &Wanted,
+        request: &FieldRequest,
     ) -> std::result::Result<Self, DataError> {
-        let snapshot = archive.read_plausible(index, &wanted.channels)?;
-        let transport = if wanted.transport {
+        let snapshot = archive.read_plausible(index, &request.channels)?;
+        let transport = if request.transport {
             stored_transport(archive, index, &snapshot)?
         } else {
             None
         };
         let height = |hpa: u16| archive.read_level(index, "Z", f64::from(hpa));
-        let upper_thickness_m = match wanted.upper_thickness {
+        let upper_thickness_m = match request.upper_thickness {
             None => None,
             Some([upper, lower]) => {
                 let (upper, lower) = (height(upper)?, height(lower)?);
@@ -420,8 +420,8 @@ mod tests {
             TransportSource::of_series(&archive),
         ];
         assert_eq!(told, [TransportSource::Levels; 2]);
-        let wanted = Wanted::all(&[Variable::U850]);
-        let fields = DetectFields::read(&archive, 0, &wanted).unwrap();
+        let request = FieldRequest::all(&[Variable::U850]);
+        let fields = DetectFields::read(&archive, 0, &request).unwrap();
         assert!(fields.check_transport(TransportSource::Levels).is_ok());
         assert!(fields.check_transport(TransportSource::Proxy).is_err());
         let transport = fields.transport.unwrap();
@@ -431,20 +431,20 @@ mod tests {
         assert!(is_all(&east, -3.0 * per_m_s) && is_all(&north, 4.0 * per_m_s));
         assert!(is_all(&transport.magnitude, 5.0 * per_m_s));
         assert!(is_all(&fields.upper_thickness_m.unwrap(), 9300.0 - 5600.0));
-        let of_250 = Wanted {
+        let of_250 = FieldRequest {
             transport: false,
             upper_thickness: WarmCore::Z250.levels_hpa(),
-            ..wanted.clone()
+            ..request.clone()
         };
         let fields = DetectFields::read(&archive, 0, &of_250).unwrap();
         assert!(is_all(
             &fields.upper_thickness_m.unwrap(),
             10_500.0 - 5600.0
         ));
-        let neither = Wanted {
+        let neither = FieldRequest {
             transport: false,
             upper_thickness: None,
-            ..wanted
+            ..request
         };
         let fields = DetectFields::read(&archive, 0, &neither).unwrap();
         assert!(fields.transport.is_none() && fields.upper_thickness_m.is_none());

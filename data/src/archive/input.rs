@@ -16,20 +16,20 @@ const WILD: [char; 3] = ['*', '?', '['];
 
 /// What the lines of a list file name.
 #[derive(Clone, Copy)]
-struct Wanted {
+struct ListKind {
     is_one: fn(&Path) -> bool,
     name: &'static str,
     /// Describes other texts.
     other: &'static str,
 }
 
-const FILES: Wanted = Wanted {
+const FILES: ListKind = ListKind {
     is_one: Path::is_file,
     name: "file",
     other: "neither netCDF nor a list of paths",
 };
 
-const FOLDERS: Wanted = Wanted {
+const FOLDERS: ListKind = ListKind {
     is_one: Path::is_dir,
     name: "folder",
     other: "no list of folders",
@@ -224,12 +224,12 @@ fn without_ending(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn listed_in(list: &Path, wanted: Wanted) -> Result<Vec<PathBuf>> {
-    let Wanted {
+fn listed_in(list: &Path, kind: ListKind) -> Result<Vec<PathBuf>> {
+    let ListKind {
         is_one,
         name,
         other,
-    } = wanted;
+    } = kind;
     let text = fs::read(list).map_err(DataError::io("read", list))?;
     let text = String::from_utf8(text).map_err(|_| DataError::unreadable(list, other))?;
     let folder = list.parent().unwrap_or(Path::new("."));

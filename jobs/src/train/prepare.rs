@@ -7,7 +7,7 @@ use super::objective::Objective;
 use super::plan::room;
 use super::recorder::Recorder;
 use super::samples::{self, Labelled, Samples};
-use super::share::{Place, Share};
+use super::share::{RankPosition, Share};
 use super::start_from::normalisation_of_start;
 use super::step::Learner;
 use super::team::Team;
@@ -181,9 +181,15 @@ impl<'a> Run<'a> {
 /// # Errors
 /// As [`super::train`], where recipe and samples do not fit.
 pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
-    let batch = local_batch(recipe, Place::ALONE)?;
+    let batch = local_batch(recipe, RankPosition::ALONE)?;
     let ids = store.ids(Split::Train);
-    let (samples, _) = teaching(recipe, store, ids, (recipe.seed, Place::ALONE), batch)?;
+    let (samples, _) = teaching(
+        recipe,
+        store,
+        ids,
+        (recipe.seed, RankPosition::ALONE),
+        batch,
+    )?;
     Ok((recipe.training).total_steps(samples.of_epoch(), samples.of_step()))
 }
 
@@ -195,7 +201,7 @@ pub fn steps_alone(recipe: &Recipe, store: &Store) -> Result<u64> {
 pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
     let ids = store.ids(Split::Train);
     // Whether they suffice for a step of many ranks is checked once the number of ranks is known.
-    let config = samples::shuffled(recipe.seed, Place::ALONE, 1);
+    let config = samples::shuffled(recipe.seed, RankPosition::ALONE, 1);
     let least = LocalBatch {
         labelled: 1,
         unlabelled: 1,
@@ -208,7 +214,7 @@ pub fn samples_of_epoch(recipe: &Recipe, store: &Store) -> Result<usize> {
 }
 
 /// The batch of each rank of a step.
-fn local_batch(recipe: &Recipe, place: Place) -> Result<LocalBatch> {
+fn local_batch(recipe: &Recipe, place: RankPosition) -> Result<LocalBatch> {
     recipe.local_batch(place.ranks).map_err(JobError::recipe)
 }
 
@@ -218,7 +224,7 @@ fn teaching(
     recipe: &Recipe,
     store: &Store,
     ids: Vec<usize>,
-    (seed, place): (u64, Place),
+    (seed, place): (u64, RankPosition),
     batch: LocalBatch,
 ) -> Result<(Samples, Option<Labelled>)> {
     let accumulate = recipe.training.accumulate;

@@ -1,6 +1,6 @@
 //! Which samples a rank reads in which step, as pure functions of the step.
 
-use super::share::Place;
+use super::share::RankPosition;
 use super::used_labels::{no_box, used_labels};
 use crate::clips::{self, ClipShape};
 use crate::error::{JobError, Result};
@@ -301,7 +301,7 @@ fn clips_of(store: &Store, ids: &[usize], shape: ClipShape) -> Result<Vec<Vec<us
 }
 
 /// Sampler settings of a rank's share of the samples: shuffled by `seed`, at its place among the ranks that share them.
-pub(super) fn shuffled(seed: u64, place: Place, batch: usize) -> SamplerConfig {
+pub(super) fn shuffled(seed: u64, place: RankPosition, batch: usize) -> SamplerConfig {
     SamplerConfig {
         shuffle: Some(seed),
         rank: place.rank,
@@ -317,7 +317,7 @@ mod tests {
 
     /// So many samples from 0 and from 100 on, one and two in a batch.
     fn mixed(labelled: usize, others: usize) -> Samples {
-        let config = |batch| shuffled(3, Place::ALONE, batch);
+        let config = |batch| shuffled(3, RankPosition::ALONE, batch);
         Samples {
             main: Sampler::new((0..labelled).collect(), config(1)).unwrap(),
             unlabelled: Some(unlabelled_sampler((100..100 + others).collect(), config(2)).unwrap()),
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn labelled_samples_meet_others_in_every_epoch() {
-        let config = shuffled(3, Place::ALONE, 1);
+        let config = shuffled(3, RankPosition::ALONE, 1);
         let main = Sampler::new((0..20).collect(), config).unwrap();
         let unlabelled = unlabelled_sampler((100..120).collect(), config).unwrap();
         for epoch in 0..3 {
@@ -367,7 +367,7 @@ mod tests {
     fn batches_of_a_step_are_those_of_as_many_ranks() {
         // Samples of a step on each rank, of both kinds.
         let dealt = |ranks: usize, rank: usize, [labelled, others]: [usize; 2]| {
-            let config = |batch| shuffled(3, Place { rank, ranks }, batch);
+            let config = |batch| shuffled(3, RankPosition { rank, ranks }, batch);
             Samples {
                 main: Sampler::new((0..17).collect(), config(labelled)).unwrap(),
                 unlabelled: Some(unlabelled_sampler((100..111).collect(), config(others)).unwrap()),

@@ -8,14 +8,14 @@ use xxhash_rust::xxh3::xxh3_64;
 
 /// The position of a rank among several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RankPosition {
     /// The rank's index, from 0.
     pub rank: usize,
     /// The number of ranks.
     pub ranks: usize,
 }
 
-impl Place {
+impl RankPosition {
     /// A single rank.
     pub const ALONE: Self = Self { rank: 0, ranks: 1 };
 }
@@ -25,9 +25,9 @@ pub(super) struct Share {
     pub ids: Vec<usize>,
     /// Seed of the order of these samples; nodes that hold different samples have different seeds.
     pub shuffle_seed: u64,
-    pub place: Place,
+    pub place: RankPosition,
     /// This rank's position among the ranks of a step, some of which may have other samples.
-    pub step_place: Place,
+    pub step_place: RankPosition,
     /// Whether this rank logs warnings about recipe and store, on behalf of all ranks of the job.
     pub warns: bool,
     /// A hash of which node holds which samples. It decides the sample order besides the seed, so a resumed run must
@@ -41,7 +41,7 @@ impl Share {
     pub(super) fn in_groups(
         store: &Store,
         seed: u64,
-        place: Place,
+        place: RankPosition,
         team: &mut Team,
     ) -> Result<Self> {
         if team.any(store.is_partial())? {

@@ -1,7 +1,7 @@
 //! Sets up validation on the labelled samples of the store, if there are any.
 
 use super::evaluate::{Evaluator, EvaluatorSettings, ScoredUnits};
-use super::share::Place;
+use super::share::RankPosition;
 use crate::error::Result;
 use crate::recipe::{Recipe, Task};
 use squall_data::Store;
@@ -13,7 +13,7 @@ pub(super) fn evaluator_of(
     recipe: &Recipe,
     store: &Arc<Store>,
     settings: EvaluatorSettings,
-    (place, warns): (Place, bool),
+    (place, warns): (RankPosition, bool),
 ) -> Result<(Option<Evaluator>, usize)> {
     let scored = ScoredUnits::of(recipe, store);
     let samples = judged(recipe, store, &scored, warns);

@@ -15,32 +15,32 @@ pub(super) fn value_of(
     shape: &[usize],
     theirs: &NamedTensors,
 ) -> Result<Vec<f32>, WeightProblem> {
-    let wanted = Wanted {
+    let own = OwnWeight {
         ours,
         shape,
         theirs,
     };
     match source {
-        WeightSource::Same(name) => Ok(wanted.fitting(name, shape)?.to_vec()),
+        WeightSource::Same(name) => Ok(own.fitting(name, shape)?.to_vec()),
         WeightSource::Constant(value) => Ok(vec![*value; shape.iter().product()]),
-        WeightSource::Absent => Err(wanted.missing(None)),
-        WeightSource::FoldedBias { norm } => wanted.folded_bias(norm),
+        WeightSource::Absent => Err(own.missing(None)),
+        WeightSource::FoldedBias { norm } => own.folded_bias(norm),
         WeightSource::FoldedKernel {
             kernel,
             norm,
             spread,
-        } => wanted.folded_kernel(kernel, norm, *spread),
+        } => own.folded_kernel(kernel, norm, *spread),
     }
 }
 
 /// One of our weights, to be found among a file's tensors.
-struct Wanted<'a> {
+struct OwnWeight<'a> {
     ours: &'a str,
     shape: &'a [usize],
     theirs: &'a NamedTensors,
 }
 
-impl<'a> Wanted<'a> {
+impl<'a> OwnWeight<'a> {
     /// The problem that the file lacks a tensor, or has no equivalent.
     fn missing(&self, tensor: Option<&str>) -> WeightProblem {
         WeightProblem::Missing {

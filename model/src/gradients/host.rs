@@ -1,6 +1,6 @@
 //! Gradients in host memory: one buffer, or one buffer per bucket, so that buckets can be given away without a copy.
 
-use crate::ops::Landing;
+use crate::ops::GradientSink;
 use rayon::prelude::*;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -123,11 +123,11 @@ impl Host {
     }
 
     /// The gradient buffers of two ranges, the second after the first; neither may cross a piece boundary.
-    pub fn landings(
+    pub fn sinks(
         &mut self,
         first: Range<usize>,
         second: Range<usize>,
-    ) -> (Landing<'_>, Landing<'_>) {
+    ) -> (GradientSink<'_>, GradientSink<'_>) {
         let (at, then) = (self.position(first.start), self.position(second.start));
         let (head, tail) = self.pieces.split_at_mut(at + 1);
         let near = &mut head[at];
@@ -136,15 +136,15 @@ impl Host {
             let far = &mut tail[then - at - 1];
             let place = second.start - far.range.start..second.end - far.range.start;
             return (
-                Landing::Host(&mut near.values[first.start - start..first.end - start]),
-                Landing::Host(&mut far.values[place]),
+                GradientSink::Host(&mut near.values[first.start - start..first.end - start]),
+                GradientSink::Host(&mut far.values[place]),
             );
         }
         let (front, back) = near.values.split_at_mut(first.end - start);
         let gap = second.start.saturating_sub(first.end);
         (
-            Landing::Host(&mut front[first.start - start..]),
-            Landing::Host(&mut back[gap..][..second.len()]),
+            GradientSink::Host(&mut front[first.start - start..]),
+            GradientSink::Host(&mut back[gap..][..second.len()]),
         )
     }
 }
@@ -206,8 +206,8 @@ mod tests {
     /// Writes 1, 2, ... by the places that are handed out for these pairs of lengths.
     fn fill(host: &mut Host, pairs: &[(usize, usize)]) {
         let (mut at, mut next) = (0, 1.0);
-        let mut write = |landing: Landing<'_>| {
-            let values = landing.host().unwrap();
+        let mut write = |sink: GradientSink<'_>| {
+            let values = sink.host().unwrap();
             for value in values {
                 *value += next;
                 next += 1.0;
@@ -215,7 +215,7 @@ mod tests {
         };
         for &(first, second) in pairs {
             let (middle, end) = (at + first, at + first + second);
-            let (one, other) = host.landings(at..middle, middle..end);
+            let (one, other) = host.sinks(at..middle, middle..end);
             write(one);
             write(other);
             at = end;

@@ -18,7 +18,7 @@ pub use lent::Lent;
 pub(crate) use norm::squares;
 
 use crate::error::{ModelError, Result};
-use crate::ops::Landing;
+use crate::ops::GradientSink;
 use crate::parameters::{Parameter, Parameters};
 use crate::profile;
 use host::Host;
@@ -271,40 +271,40 @@ impl Gradients {
     }
 
     /// The buffer to which the gradient of the parameter in this range is added.
-    pub(crate) fn of(&mut self, range: Range<usize>) -> Landing<'_> {
+    pub(crate) fn sink(&mut self, range: Range<usize>) -> GradientSink<'_> {
         self.hand_out([&range, &(0..0)]);
-        self.landing(range)
+        self.sink_at(range)
     }
 
-    fn landing(&mut self, range: Range<usize>) -> Landing<'_> {
+    fn sink_at(&mut self, range: Range<usize>) -> GradientSink<'_> {
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
-            return buffer.landing(range);
+            return buffer.sink(range);
         }
         let end = range.end;
-        self.host.landings(range, end..end).0
+        self.host.sinks(range, end..end).0
     }
 
-    /// As [`Self::of`], for a parameter whose gradient will receive further contributions: a kernel that a layer shares
-    /// with an earlier one. Its bucket stays incomplete until the last call, which must be [`Self::of`] or
-    /// [`Self::of_two`].
-    pub(crate) fn of_shared(&mut self, range: Range<usize>) -> Landing<'_> {
+    /// As [`Self::sink`], for a parameter whose gradient will receive further contributions: a kernel that a layer
+    /// shares with an earlier one. Its bucket stays incomplete until the last call, which must be [`Self::sink`] or
+    /// [`Self::two_sinks`].
+    pub(crate) fn shared_sink(&mut self, range: Range<usize>) -> GradientSink<'_> {
         self.hand_out([&(0..0), &(0..0)]);
-        self.landing(range)
+        self.sink_at(range)
     }
 
     /// The buffers of two parameters, the first of which precedes the second.
-    pub(crate) fn of_two(
+    pub(crate) fn two_sinks(
         &mut self,
         first: Range<usize>,
         second: Range<usize>,
-    ) -> (Landing<'_>, Landing<'_>) {
+    ) -> (GradientSink<'_>, GradientSink<'_>) {
         self.hand_out([&first, &second]);
         #[cfg(feature = "cuda")]
         if let Some(buffer) = &mut self.on_gpu {
-            return buffer.landings(first, second);
+            return buffer.sinks(first, second);
         }
-        self.host.landings(first, second)
+        self.host.sinks(first, second)
     }
 
     /// Consecutive ranges of at least `values` values each (the last may be shorter), in the order in which the

@@ -2,7 +2,7 @@
 
 use super::Lent;
 use crate::error::Result;
-use crate::ops::{Landing, cuda};
+use crate::ops::{GradientSink, cuda};
 use candle_core::{DType, Tensor};
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -112,17 +112,17 @@ impl Buffer {
     }
 
     /// The buffer to which the gradients of a range are added.
-    pub(super) fn landing(&mut self, range: Range<usize>) -> Landing<'_> {
+    pub(super) fn sink(&mut self, range: Range<usize>) -> GradientSink<'_> {
         let end = range.end;
-        self.landings(range, end..end).0
+        self.sinks(range, end..end).0
     }
 
     /// The buffers of two ranges, the second after the first.
-    pub(super) fn landings(
+    pub(super) fn sinks(
         &mut self,
         first: Range<usize>,
         second: Range<usize>,
-    ) -> (Landing<'_>, Landing<'_>) {
+    ) -> (GradientSink<'_>, GradientSink<'_>) {
         let mut ready = || -> Result<[Tensor; 2]> {
             self.settle()?;
             let values = self.made()?;
@@ -130,14 +130,17 @@ impl Buffer {
             Ok([place(&first)?, place(&second)?])
         };
         match ready() {
-            Ok([first, second]) => (Landing::Gpu(first), Landing::Gpu(second)),
+            Ok([first, second]) => (GradientSink::Gpu(first), GradientSink::Gpu(second)),
             Err(error) => {
                 // The host copy has the right size and is NaN, so adding to it is harmless.
                 tracing::error!("gradients cannot be written: {error}");
                 self.copy = OnceLock::from(vec![f32::NAN; self.count]);
                 let (head, tail) = self.host_mut().split_at_mut(second.start);
                 let second = &mut tail[..second.len()];
-                (Landing::Host(&mut head[first]), Landing::Host(second))
+                (
+                    GradientSink::Host(&mut head[first]),
+                    GradientSink::Host(second),
+                )
             }
         }
     }

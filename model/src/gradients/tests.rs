@@ -18,10 +18,10 @@ fn a_place_is_given_out_once() {
     for _ in 0..2 {
         // A new pass starts over.
         gradients.clear();
-        gradients.of_shared(0..3);
-        gradients.of(0..3);
+        gradients.shared_sink(0..3);
+        gradients.sink(0..3);
     }
-    gradients.of(0..3);
+    gradients.sink(0..3);
 }
 
 /// If several passes accumulate gradients, the last one gives the buckets away, with the sums of all.
@@ -43,7 +43,7 @@ fn buckets_leave_with_the_last_of_several_passes() {
         for (pass, more) in [true, true, false].into_iter().enumerate() {
             gradients.more_follows(more);
             for (at, range) in [3..5, 0..3].into_iter().enumerate() {
-                let place = gradients.of(range).host().unwrap();
+                let place = gradients.sink(range).host().unwrap();
                 place.iter_mut().for_each(|g| *g += (1 + at) as f32);
             }
             gradients.complete();

@@ -63,7 +63,8 @@ impl Layer for Affine {
         };
         let dy = pass.gradient(scale, dy)?;
         let (x, kept) = pass.pop_input(scale)?;
-        let (dscale, dshift) = gradients.of_two(parameters.range(scale), parameters.range(shift));
+        let (dscale, dshift) =
+            gradients.two_sinks(parameters.range(scale), parameters.range(shift));
         pass.backend.affine_backward(&dy, &x, dscale, dshift)?;
         let factors = parameters.channels(scale)?;
         let zeros = pass.backend.equal_channels(0.0, factors.len())?;

@@ -162,7 +162,7 @@ impl BatchNorm {
             parameters.channels(self.shift)?,
         );
         let ranges = (parameters.range(self.scale), parameters.range(self.shift));
-        let (dgamma, dbeta) = gradients.of_two(ranges.0, ranges.1);
+        let (dgamma, dbeta) = gradients.two_sinks(ranges.0, ranges.1);
         let (dx, dresidual) = (pass.backend).batch_norm_backward(
             &dy,
             &x,

@@ -3,7 +3,7 @@
 use super::Joining;
 use crate::error::Result;
 use crate::gradients::Gradients;
-use crate::ops::{ConvSpec, Convolution, Fuse, Landing, Weights, joined};
+use crate::ops::{ConvSpec, Convolution, Fuse, GradientSink, Weights, joined};
 use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -159,14 +159,14 @@ pub(super) fn gradient_buffers<'g>(
     gradients: &'g mut Gradients,
     weight: ParameterId,
     bias: Option<ParameterId>,
-) -> (Landing<'g>, Option<Landing<'g>>) {
+) -> (GradientSink<'g>, Option<GradientSink<'g>>) {
     let weight = parameters.range(weight);
     match bias {
         Some(bias) => {
-            let (dw, dbias) = gradients.of_two(weight, parameters.range(bias));
+            let (dw, dbias) = gradients.two_sinks(weight, parameters.range(bias));
             (dw, Some(dbias))
         }
-        None => (gradients.of(weight), None),
+        None => (gradients.sink(weight), None),
     }
 }
 

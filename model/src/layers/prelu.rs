@@ -76,7 +76,7 @@ impl Layer for NormPrelu {
         gradients: &mut Gradients,
     ) -> Result<Tensor> {
         let slope = parameters.channels(self.slope)?;
-        let dslope = gradients.of(parameters.range(self.slope));
+        let dslope = gradients.sink(parameters.range(self.slope));
         let (x, kept) = pass.pop_input(self.slope)?;
         let mut dy = pass.gradient(self.slope, dy)?;
         dy = pass.backend.prelu_backward(&dy, &x, slope, dslope)?;

@@ -61,7 +61,7 @@ impl Layer for Depthwise {
     ) -> Result<Tensor> {
         let (x, kept) = pass.pop_input(self.weight)?;
         let dy = pass.gradient(self.weight, dy)?;
-        let dw = gradients.of(parameters.range(self.weight));
+        let dw = gradients.sink(parameters.range(self.weight));
         (pass.backend).depthwise_conv2d_backward_weights(&x, &dy, &self.spec, dw)?;
         let shape = shape_of(&x)?;
         drop(x);

@@ -8,7 +8,7 @@ use super::Layer;
 use super::resize::shape_of;
 use crate::error::{ModelError, Result};
 use crate::gradients::Gradients;
-use crate::ops::{Backend, Conv3dSpec, Convolution, Fuse, Landing, Weights};
+use crate::ops::{Backend, Conv3dSpec, Convolution, Fuse, GradientSink, Weights};
 use crate::parameters::{Kind, ParameterId, Parameters};
 use crate::pass::Pass;
 use crate::trace::{Flow, Trace};
@@ -114,8 +114,8 @@ impl TimedConv {
         &self,
         backend: Backend,
         (x, dy): (&Tensor, &Tensor),
-        dw: Landing<'_>,
-        dbias: Option<Landing<'_>>,
+        dw: GradientSink<'_>,
+        dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         if self.is_flat() {
             return backend.conv2d_backward_weights(x, dy, &self.spec.plane, dw, dbias);
@@ -135,7 +135,7 @@ impl TimedConv {
     ) -> Result<(Tensor, DType)> {
         let (x, kept) = pass.pop_input(self.weight)?;
         let dy = pass.gradient(self.weight, dy.clone())?;
-        let (dw, dbias) = gradients.of_two(p.range(self.weight), p.range(self.bias));
+        let (dw, dbias) = gradients.two_sinks(p.range(self.weight), p.range(self.bias));
         self.add_gradients(pass.backend, (&x, &dy), dw, Some(dbias))?;
         Ok((x, kept))
     }
@@ -167,7 +167,7 @@ impl TimedConv {
     ) -> Result<Tensor> {
         let (g, kept) = pass.pop_input(self.weight)?;
         let dx = pass.gradient(self.weight, dx.clone())?;
-        let dw = gradients.of_shared(p.range(self.weight));
+        let dw = gradients.shared_sink(p.range(self.weight));
         self.add_gradients(pass.backend, (&dx, &g), dw, None)?;
         let dg = self.apply(p, pass, &dx, false)?;
         pass.backend.convert(&dg, kept)

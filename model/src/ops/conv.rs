@@ -12,7 +12,7 @@ use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::onednn;
 use super::value::by_dtype;
 use super::winograd::Direction;
-use super::{Backend, Channels, Cpu, Fuse, Landing, Weights, on_gpu, reference};
+use super::{Backend, Channels, Cpu, Fuse, GradientSink, Weights, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::{DType, Tensor};
@@ -50,7 +50,7 @@ pub(super) fn check_gradients(
     op: &'static str,
     conv: &Convolution,
     dw: usize,
-    dbias: Option<&Landing<'_>>,
+    dbias: Option<&GradientSink<'_>>,
 ) -> Result<()> {
     let Convolution { spec, x, y } = conv;
     let inner = x[3] / spec.groups.max(1);
@@ -232,8 +232,8 @@ impl Backend {
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvSpec,
-        dw: impl Into<Landing<'d>>,
-        dbias: Option<Landing<'_>>,
+        dw: impl Into<GradientSink<'d>>,
+        dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         let dw = dw.into();
         let _span = profile::span(|| {
@@ -288,7 +288,7 @@ impl Backend {
         self,
         op: &'static str,
         dy: &Tensor,
-        sums: Landing<'_>,
+        sums: GradientSink<'_>,
     ) -> Result<()> {
         on_gpu!(self, super::cuda::add_channel_sums(dy, sums));
         let sums = sums.host()?;

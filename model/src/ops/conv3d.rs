@@ -9,7 +9,7 @@
 
 use super::conv_spec::{ConvSpec, source};
 use super::host::{Host, expect, tensor};
-use super::{Backend, Fuse, Landing, Weights, reference};
+use super::{Backend, Fuse, GradientSink, Weights, reference};
 use crate::error::{ModelError, Result};
 use crate::profile;
 use candle_core::Tensor;
@@ -249,8 +249,8 @@ impl Backend {
         x: &Tensor,
         dy: &Tensor,
         spec: &Conv3dSpec,
-        dw: impl Into<Landing<'d>>,
-        dbias: Option<Landing<'_>>,
+        dw: impl Into<GradientSink<'d>>,
+        dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         let dw = dw.into();
         let op = "conv3d_backward_weights";

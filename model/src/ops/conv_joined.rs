@@ -8,7 +8,7 @@ use super::host::{bhwc, expect};
 use super::joined::{self, Joined};
 use super::value::by_dtype;
 use super::winograd::{self, Direction};
-use super::{Backend, ConvSpec, Convolution, Fuse, Landing, Weights};
+use super::{Backend, ConvSpec, Convolution, Fuse, GradientSink, Weights};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -119,8 +119,8 @@ impl Backend {
         parts: &[&Tensor],
         dy: &Tensor,
         spec: &ConvSpec,
-        dw: impl Into<Landing<'d>>,
-        dbias: Option<Landing<'_>>,
+        dw: impl Into<GradientSink<'d>>,
+        dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         if let [x] = parts {
             return self.conv2d_backward_weights(x, dy, spec, dw, dbias);
@@ -171,7 +171,7 @@ impl Backend {
         dy: &Tensor,
         spec: &ConvSpec,
         dw: &mut [f32],
-        mut dbias: Option<Landing<'_>>,
+        mut dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         let op = "conv2d_backward_weights";
         let counts = parts.iter().map(|x| Ok(bhwc(op, "x", x)?[3]));

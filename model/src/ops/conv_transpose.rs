@@ -2,7 +2,7 @@
 
 use super::conv_spec::ConvTransposeSpec;
 use super::host::{bhwc, expect};
-use super::{Backend, Fuse, Landing, Weights};
+use super::{Backend, Fuse, GradientSink, Weights};
 use crate::error::Result;
 use candle_core::Tensor;
 
@@ -72,8 +72,8 @@ impl Backend {
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvTransposeSpec,
-        dw: impl Into<Landing<'d>>,
-        dbias: Option<Landing<'_>>,
+        dw: impl Into<GradientSink<'d>>,
+        dbias: Option<GradientSink<'_>>,
     ) -> Result<()> {
         // The transposed convolution is the transpose of the convolution from dy to x.
         self.conv2d_backward_weights(dy, x, &spec.conv, dw, None)?;

@@ -12,7 +12,7 @@ use super::Fuse;
 use super::conv_spec::Convolution;
 use super::fast;
 use super::host::{Host, bhwc, expect, tensor};
-use super::{Backend, ConvSpec, Cpu, Landing, on_gpu, reference};
+use super::{Backend, ConvSpec, Cpu, GradientSink, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -97,7 +97,7 @@ impl Backend {
         x: &Tensor,
         dy: &Tensor,
         spec: &ConvSpec,
-        dw: impl Into<Landing<'d>>,
+        dw: impl Into<GradientSink<'d>>,
     ) -> Result<()> {
         let dw = dw.into();
         let op = "depthwise_conv2d_backward_weights";

@@ -13,7 +13,7 @@ pub(crate) enum Values {
 
 /// The lifetime of values, which determines where they are allocated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stay {
+pub(crate) enum Lifetime {
     /// One operation: on the heap, or in pages that the next operation reuses.
     Operation,
     /// The lifetime of a network: in mapped pages.
@@ -22,10 +22,10 @@ pub(crate) enum Stay {
 
 impl Values {
     /// Allocates `count` zeros; falls back to the heap if the system maps no pages.
-    pub fn zeros(count: usize, stay: Stay) -> Self {
-        let pages = match stay {
-            Stay::Network => pages(count * size_of::<f32>()),
-            Stay::Operation => None,
+    pub fn zeros(count: usize, lifetime: Lifetime) -> Self {
+        let pages = match lifetime {
+            Lifetime::Network => pages(count * size_of::<f32>()),
+            Lifetime::Operation => None,
         };
         match pages {
             Some(pages) if count > 0 => Self::Pages(pages),

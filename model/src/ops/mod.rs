@@ -64,7 +64,7 @@ pub use conv_spec::{ConvSpec, ConvTransposeSpec, Convolution, PoolSpec};
 pub use conv3d::Conv3dSpec;
 pub use finish::Fuse;
 pub use norm::BatchNormSaved;
-pub use resident::{Channels, Landing, Marks};
+pub use resident::{Channels, GradientSink, Marks};
 pub use weights::Weights;
 
 /// The loops for host memory.

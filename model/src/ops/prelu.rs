@@ -9,7 +9,7 @@
 use super::fast;
 use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;
-use super::{Backend, Channels, Landing, on_gpu};
+use super::{Backend, Channels, GradientSink, on_gpu};
 use crate::error::Result;
 use candle_core::Tensor;
 
@@ -47,7 +47,7 @@ impl Backend {
         dy: &Tensor,
         x: &Tensor,
         slope: impl Into<Channels<'c>>,
-        dslope: impl Into<Landing<'d>>,
+        dslope: impl Into<GradientSink<'d>>,
     ) -> Result<Tensor> {
         let op = "prelu_backward";
         let (slope, dslope) = (slope.into(), dslope.into());

@@ -103,7 +103,7 @@ impl Backend {
 
 /// The buffer to which the gradient of a parameter is added.
 #[derive(Debug)]
-pub enum Landing<'a> {
+pub enum GradientSink<'a> {
     /// In host memory.
     Host(&'a mut [f32]),
     /// On the GPU, f32.
@@ -111,7 +111,7 @@ pub enum Landing<'a> {
     Gpu(Tensor),
 }
 
-impl<'a> Landing<'a> {
+impl<'a> GradientSink<'a> {
     /// The number of values.
     pub fn len(&self) -> usize {
         match self {
@@ -142,11 +142,11 @@ impl<'a> Landing<'a> {
     }
 
     /// A reborrow of this buffer, for a further use.
-    pub(crate) fn again(&mut self) -> Landing<'_> {
+    pub(crate) fn again(&mut self) -> GradientSink<'_> {
         match self {
-            Self::Host(values) => Landing::Host(values),
+            Self::Host(values) => GradientSink::Host(values),
             #[cfg(feature = "cuda")]
-            Self::Gpu(values) => Landing::Gpu(values.clone()),
+            Self::Gpu(values) => GradientSink::Gpu(values.clone()),
         }
     }
 
@@ -154,37 +154,37 @@ impl<'a> Landing<'a> {
     ///
     /// # Errors
     /// [`crate::ModelError::Candle`]
-    pub(crate) fn pieces(self, count: usize) -> Result<Vec<Landing<'a>>> {
+    pub(crate) fn pieces(self, count: usize) -> Result<Vec<GradientSink<'a>>> {
         let length = self.len() / count.max(1);
         match self {
             Self::Host(values) => {
                 let pieces = values.chunks_exact_mut(length.max(1));
-                Ok(pieces.take(count).map(Landing::Host).collect())
+                Ok(pieces.take(count).map(GradientSink::Host).collect())
             }
             #[cfg(feature = "cuda")]
             Self::Gpu(values) => {
                 let flat = values.flatten_all()?;
                 (0..count)
-                    .map(|at| Ok(Landing::Gpu(flat.narrow(0, at * length, length)?)))
+                    .map(|at| Ok(GradientSink::Gpu(flat.narrow(0, at * length, length)?)))
                     .collect()
             }
         }
     }
 }
 
-impl<'a> From<&'a mut [f32]> for Landing<'a> {
+impl<'a> From<&'a mut [f32]> for GradientSink<'a> {
     fn from(values: &'a mut [f32]) -> Self {
         Self::Host(values)
     }
 }
 
-impl<'a> From<&'a mut Vec<f32>> for Landing<'a> {
+impl<'a> From<&'a mut Vec<f32>> for GradientSink<'a> {
     fn from(values: &'a mut Vec<f32>) -> Self {
         Self::Host(values)
     }
 }
 
-impl<'a, const N: usize> From<&'a mut [f32; N]> for Landing<'a> {
+impl<'a, const N: usize> From<&'a mut [f32; N]> for GradientSink<'a> {
     fn from(values: &'a mut [f32; N]) -> Self {
         Self::Host(values)
     }

@@ -4,7 +4,7 @@
 use super::Channels;
 use super::direct::Panels;
 use super::host::Host;
-use super::kept::Stay;
+use super::kept::Lifetime;
 #[cfg(feature = "onednn")]
 use super::onednn::{Packings, Source};
 use super::winograd::Kernels;
@@ -28,7 +28,7 @@ pub struct Weights {
     kernels: OnceLock<Kernels>,
     panels: OnceLock<Panels>,
     /// How long derived forms are kept; `None` for weights that are used once.
-    stay: Option<Stay>,
+    lifetime: Option<Lifetime>,
     /// Kernels packed by oneDNN.
     #[cfg(feature = "onednn")]
     packings: OnceLock<Packings>,
@@ -95,7 +95,7 @@ impl Weights {
             scaled: OnceLock::new(),
             kernels: OnceLock::new(),
             panels: OnceLock::new(),
-            stay: None,
+            lifetime: None,
             #[cfg(feature = "onednn")]
             packings: OnceLock::new(),
             #[cfg(feature = "cuda")]
@@ -135,7 +135,7 @@ impl Weights {
     #[must_use]
     pub fn kept(self) -> Self {
         Self {
-            stay: Some(Stay::Network),
+            lifetime: Some(Lifetime::Network),
             ..self
         }
     }
@@ -144,7 +144,7 @@ impl Weights {
     #[must_use]
     pub(crate) fn reused(self) -> Self {
         Self {
-            stay: Some(Stay::Operation),
+            lifetime: Some(Lifetime::Operation),
             ..self
         }
     }
@@ -242,7 +242,10 @@ impl Weights {
             values,
             factors: self.factors(),
             trimmed: None,
-            packings: (self.stay).map(|stay| self.packings.get_or_init(|| Packings::that(stay))),
+            packings: (self.lifetime).map(|lifetime| {
+                self.packings
+                    .get_or_init(|| Packings::with_lifetime(lifetime))
+            }),
         }
     }
 
@@ -253,8 +256,8 @@ impl Weights {
     }
 
     /// The lifetime of panels and transformed kernels.
-    fn stay(&self) -> Stay {
-        self.stay.unwrap_or(Stay::Operation)
+    fn lifetime(&self) -> Lifetime {
+        self.lifetime.unwrap_or(Lifetime::Operation)
     }
 
     /// The kernels transformed for Winograd's algorithm.
@@ -266,9 +269,9 @@ impl Weights {
         // Made outside of `get_or_init`, which would deadlock: while this thread waits for its parallel tasks, it may
         // pick up work that needs the same kernels.
         let made = if self.transposed {
-            Kernels::backward(&values, sizes, self.stay())
+            Kernels::backward(&values, sizes, self.lifetime())
         } else {
-            Kernels::forward(&values, sizes, self.stay())
+            Kernels::forward(&values, sizes, self.lifetime())
         };
         Ok(self.kernels.get_or_init(|| made))
     }
@@ -281,9 +284,9 @@ impl Weights {
         let (values, sizes) = (self.fold(op)?, self.sizes());
         // Outside of `get_or_init`, as in [`Self::kernels`].
         let made = if self.transposed {
-            Panels::backward(&values, sizes, self.stay())
+            Panels::backward(&values, sizes, self.lifetime())
         } else {
-            Panels::forward(&values, sizes, self.stay())
+            Panels::forward(&values, sizes, self.lifetime())
         };
         Ok(self.panels.get_or_init(|| made))
     }

@@ -3,7 +3,7 @@
 use crate::{distance, random, values};
 use candle_core::{DType, Tensor};
 use squall_model::Backend;
-use squall_model::ops::{ConvSpec, Fuse, Landing};
+use squall_model::ops::{ConvSpec, Fuse, GradientSink};
 
 /// Bit for bit, whether loops read the parts where they lie or they are copied together first. Gradients of kernels of
 /// one tap, which are computed part by part, are the same up to rounding: the order in which oneDNN adds depends on how
@@ -62,11 +62,11 @@ fn channels_apart_are_those_side_by_side() {
 
             let mut gradients = [0, 1].map(|_| (vec![0.5; w.elem_count()], vec![0.5; out]));
             let [(dw, dbias), (dw_apart, dbias_apart)] = &mut gradients;
-            let bias = Some(Landing::Host(dbias));
+            let bias = Some(GradientSink::Host(dbias));
             backend
                 .conv2d_backward_weights(&x, &dy, &spec, &mut dw[..], bias)
                 .unwrap();
-            let bias = Some(Landing::Host(dbias_apart));
+            let bias = Some(GradientSink::Host(dbias_apart));
             let (dy, dw) = (&dy, &mut dw_apart[..]);
             backend
                 .conv2d_joined_backward_weights(&parts, dy, &spec, dw, bias)

@@ -5,7 +5,7 @@ use super::{Row, forget_peak, median, row_of_cpu};
 use crate::arguments::grid;
 use clap::Args;
 use squall_climate::detect::tempest::{TempestDetector, TempestThresholds};
-use squall_climate::detect::{DetectFields, Wanted};
+use squall_climate::detect::{DetectFields, FieldRequest};
 use squall_climate::label::{Labeller, Thresholds};
 use squall_data::synthetic::{STEPS_PER_FILE, Scenario, SyntheticConfig, SyntheticRun, write_run};
 use squall_data::{Archive, Calendar, Time, Variable};
@@ -79,7 +79,7 @@ pub(super) fn label(options: &LabelOptions, repeat: usize) -> anyhow::Result<Vec
     let fields = match &options.fields {
         Some(input) => {
             let archive = Archive::open(input)?;
-            DetectFields::read(&archive, 0, &Wanted::all(archive.available()))?
+            DetectFields::read(&archive, 0, &FieldRequest::all(archive.available()))?
         }
         None => {
             let (rows, columns) = options.fields_of.grid;

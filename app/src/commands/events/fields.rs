@@ -5,7 +5,7 @@ use crate::input;
 use crate::missing::Missing;
 use crate::skipped::Skipped;
 use ndarray::Array2;
-use squall_climate::detect::{DetectFields, TransportSource, Wanted};
+use squall_climate::detect::{DetectFields, FieldRequest, TransportSource};
 use squall_climate::stream::hours_of;
 use squall_data::{Archive, Class, DataError, Snapshot, Time, Variable};
 
@@ -134,12 +134,12 @@ impl Fields {
         let Some(index) = self.archive.find(time) else {
             return Ok(None);
         };
-        let wanted = Wanted {
+        let request = FieldRequest {
             channels: self.variables.clone(),
             transport: self.transport != TransportSource::Proxy,
             upper_thickness: None,
         };
-        let read = DetectFields::read(&self.archive, index, &wanted);
+        let read = DetectFields::read(&self.archive, index, &request);
         let read = read.and_then(|read| self.check_transport(read));
         let Some(mut read) = self.unread.or_none(time, read)? else {
             return Ok(None);

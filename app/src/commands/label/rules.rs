@@ -9,7 +9,7 @@ use squall_climate::ClimateError;
 use squall_climate::detect::bard::read_members;
 use squall_climate::detect::percentile::{Moisture, MoistureRecord};
 use squall_climate::detect::{
-    Detector, DetectorThresholds, Method, TransportSource, Wanted, WarmCore,
+    Detector, DetectorThresholds, FieldRequest, Method, TransportSource, WarmCore,
 };
 use squall_climate::label::Pass;
 use squall_data::{Archive, Class, DataError, Variable};
@@ -166,15 +166,15 @@ impl Rules {
     }
 
     /// What to read of a time in a pass.
-    pub fn wanted(&self, pass: Pass) -> Wanted {
-        let wanted = Wanted::by(&self.methods_in(pass), pass, &self.channels);
+    pub fn fields_to_read(&self, pass: Pass) -> FieldRequest {
+        let request = FieldRequest::by(&self.methods_in(pass), pass, &self.channels);
         // Column water needs the direction of transport for drawing its rivers, not for counting.
         let is_counted = pass == Pass::First && by_water(&self.thresholds);
-        Wanted {
-            transport: wanted.transport && !is_counted,
-            upper_thickness: (wanted.upper_thickness)
+        FieldRequest {
+            transport: request.transport && !is_counted,
+            upper_thickness: (request.upper_thickness)
                 .and(self.warm_core.and_then(WarmCore::levels_hpa)),
-            ..wanted
+            ..request
         }
     }
 
@@ -192,8 +192,8 @@ impl Rules {
         let plane = (rows * columns * 4) as u64;
         let names: Vec<&str> = self.methods.iter().map(|m| m.name()).collect();
         let climatology = self.detectors.iter().map(Detector::climatology_bytes);
-        let planes = self.passes().iter().map(|pass| self.wanted(*pass));
-        let planes = planes.map(|wanted| wanted.channels.len() as u64);
+        let planes = self.passes().iter().map(|pass| self.fields_to_read(*pass));
+        let planes = planes.map(|request| request.channels.len() as u64);
         let channels = self.channels.len() as u64;
         Plan {
             work: format!(
@@ -390,8 +390,9 @@ mod tests {
             (Moisture::ColumnWater, [false, true]),
         ] {
             let rules = rules(moisture);
-            let wanted = [Pass::First, Pass::Second].map(|pass| rules.wanted(pass).transport);
-            assert_eq!(wanted, expected, "{moisture:?}");
+            let transport =
+                [Pass::First, Pass::Second].map(|pass| rules.fields_to_read(pass).transport);
+            assert_eq!(transport, expected, "{moisture:?}");
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) use scored_units::ScoredUnits;
 
 use super::feed::{Batch, Feed};
 use super::objective::Objective;
-use super::share::Place;
+use super::share::RankPosition;
 use super::team::Team;
 use crate::comm::doing;
 use crate::error::{JobError, Result};
@@ -208,7 +208,7 @@ impl Evaluator {
         store: &Arc<Store>,
         scored: ScoredUnits,
         settings: EvaluatorSettings,
-        place: Place,
+        place: RankPosition,
     ) -> Result<Self> {
         let EvaluatorSettings {
             batch,

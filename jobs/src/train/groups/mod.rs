@@ -44,7 +44,7 @@ pub(super) use link::{Contribution, Link};
 pub use staleness::StalenessSummary;
 pub(super) use standing::Standing;
 
-use super::share::{Place, Share};
+use super::share::{RankPosition, Share};
 use super::team::OnStall;
 use super::{Run, Team, TrainEvent, TrainReport};
 use crate::comm::{CommError, Communicator};
@@ -99,7 +99,7 @@ pub(super) fn train(
         Role::Server(_) => 0,
         Role::Worker { rank, .. } => rank,
     };
-    let place = Place {
+    let place = RankPosition {
         rank,
         ranks: layout.ranks_per_group,
     };
@@ -126,7 +126,7 @@ struct Assignment<'a> {
     job: Job<'a>,
     layout: Layout,
     role: Role,
-    place: Place,
+    place: RankPosition,
     comms: Communicators,
     /// The ranges of parameters that each server holds.
     slices: Vec<Vec<Range<usize>>>,
@@ -211,7 +211,7 @@ impl Assignment<'_> {
         let in_turns = recipe.distributed.order == Order::RoundRobin;
         let standing = run.standing.take();
         if let Some(standing) = standing.filter(|found| in_turns && found.fits(layout, count)) {
-            run.stands(&standing, own_group, &mut team)?;
+            run.restore_view(&standing, own_group, &mut team)?;
         }
         run.announce(world, progress)?;
         if dispensable {

@@ -4,7 +4,7 @@ use crate::recipe::Order;
 
 /// The state of a group, as seen by a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum GroupState {
     /// It trains.
     Here,
     /// It has missed its turn for long; no longer waited for, but it may come back.
@@ -19,7 +19,7 @@ enum Place {
 #[derive(Debug, Clone)]
 pub(super) struct Turns {
     order: Order,
-    places: Vec<Place>,
+    states: Vec<GroupState>,
     /// The group whose turn it is, or that is preferred.
     next: usize,
 }
@@ -29,23 +29,24 @@ impl Turns {
     pub fn new(order: Order, groups: usize, next: usize) -> Self {
         Self {
             order,
-            places: vec![Place::Here; groups],
+            states: vec![GroupState::Here; groups],
             next,
         }
     }
 
     /// The group whose turn is next, in round-robin order if no group has missed a turn.
     pub fn in_turns(&self) -> Option<usize> {
-        let missed = |place: &Place| matches!(place, Place::Absent | Place::Lost);
-        let orderly = self.order == Order::RoundRobin && !self.places.iter().any(missed);
+        let missed = |state: &GroupState| matches!(state, GroupState::Absent | GroupState::Lost);
+        let orderly = self.order == Order::RoundRobin && !self.states.iter().any(missed);
         orderly.then_some(self.next)
     }
 
     /// The groups whose messages would be accepted now, the preferred one first.
     pub fn listened(&self) -> Vec<usize> {
-        let count = self.places.len();
+        let count = self.states.len();
         let from_next = (0..count).map(|at| (self.next + at) % count);
-        let training = from_next.filter(|&g| matches!(self.places[g], Place::Here | Place::Absent));
+        let training =
+            from_next.filter(|&g| matches!(self.states[g], GroupState::Here | GroupState::Absent));
         match self.order {
             Order::Arrival => training.collect(),
             Order::RoundRobin => {
@@ -53,7 +54,7 @@ impl Turns {
                 let mut listened = Vec::new();
                 for group in training {
                     listened.push(group);
-                    if self.places[group] == Place::Here {
+                    if self.states[group] == GroupState::Here {
                         break;
                     }
                 }
@@ -64,20 +65,20 @@ impl Turns {
 
     /// Records that a group was served; returns whether it had been absent.
     pub fn served(&mut self, group: usize) -> bool {
-        let was = std::mem::replace(&mut self.places[group], Place::Here);
-        self.next = (group + 1) % self.places.len();
-        was == Place::Absent
+        let was = std::mem::replace(&mut self.states[group], GroupState::Here);
+        self.next = (group + 1) % self.states.len();
+        was == GroupState::Absent
     }
 
     /// Records that a group says goodbye.
     pub fn leaves(&mut self, group: usize) {
-        self.places[group] = Place::Left;
-        self.next = (group + 1) % self.places.len();
+        self.states[group] = GroupState::Left;
+        self.next = (group + 1) % self.states.len();
     }
 
     /// Records that a group will never send anything again.
     pub fn loses(&mut self, group: usize) {
-        self.places[group] = Place::Lost;
+        self.states[group] = GroupState::Lost;
     }
 
     /// After a long silence in round-robin order: stops waiting for the group whose turn it is.
@@ -86,26 +87,27 @@ impl Turns {
             Order::Arrival => None,
             Order::RoundRobin => self.listened().pop(),
         };
-        let late = late.filter(|&group| self.places[group] == Place::Here)?;
-        self.places[late] = Place::Absent;
+        let late = late.filter(|&group| self.states[group] == GroupState::Here)?;
+        self.states[late] = GroupState::Absent;
         Some(late)
     }
 
     /// Whether no group trains any more.
     pub fn over(&self) -> bool {
-        let gone = |place: &Place| matches!(place, Place::Left | Place::Lost);
-        self.places.iter().all(gone)
+        let gone = |state: &GroupState| matches!(state, GroupState::Left | GroupState::Lost);
+        self.states.iter().all(gone)
     }
 
     /// Whether a group is lost.
     pub fn is_lost(&self, group: usize) -> bool {
-        self.places[group] == Place::Lost
+        self.states[group] == GroupState::Lost
     }
 
     /// Groups that have said goodbye and still listen.
     pub fn left(&self) -> Vec<usize> {
-        let all = 0..self.places.len();
-        all.filter(|&g| self.places[g] == Place::Left).collect()
+        let all = 0..self.states.len();
+        all.filter(|&g| self.states[g] == GroupState::Left)
+            .collect()
     }
 }
 

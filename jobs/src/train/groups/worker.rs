@@ -90,7 +90,7 @@ pub(super) fn work(
 
 impl Run<'_> {
     /// Restores what this group had read when the checkpoint was taken.
-    pub(super) fn stands(
+    pub(super) fn restore_view(
         &mut self,
         standing: &Standing,
         group: usize,

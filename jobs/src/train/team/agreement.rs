@@ -5,7 +5,7 @@ use crate::comm::collectives::tree;
 use crate::comm::{CommError, agree, doing};
 use crate::error::{JobError, Result, all_or_none};
 use crate::staging;
-use crate::train::share::Place;
+use crate::train::share::RankPosition;
 use squall_model::Parameters;
 
 /// Ranks wait this many times longer than usual while the first one reads or writes files.
@@ -59,9 +59,9 @@ impl Team {
     }
 
     /// This rank's position among those of its node. All ranks call it.
-    pub(in crate::train) fn place_on_node(&mut self) -> Result<Place> {
+    pub(in crate::train) fn place_on_node(&mut self) -> Result<RankPosition> {
         let node = self.control.split_by_node()?;
-        Ok(Place {
+        Ok(RankPosition {
             rank: node.rank(),
             ranks: node.size(),
         })

@@ -10,7 +10,7 @@ mod signals;
 
 use super::exchange::{Exchange, Setup};
 use super::groups::Link;
-use super::share::Place;
+use super::share::RankPosition;
 use super::timeline::Timeline;
 use crate::comm::collectives::Choice;
 use crate::comm::{
@@ -361,8 +361,8 @@ impl Team {
     }
 
     /// This rank's position among all.
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn place(&self) -> RankPosition {
+        RankPosition {
             rank: self.rank,
             ranks: self.size,
         }

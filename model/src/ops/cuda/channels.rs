@@ -3,9 +3,9 @@
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
 use super::kernels::{Arg, CHANNELS, Grid, int, long};
-use super::{bring_channels, land, partial};
+use super::{add_to_sink, bring_channels, partial};
 use crate::error::Result;
-use crate::ops::{Channels, Landing};
+use crate::ops::{Channels, GradientSink};
 use candle_core::{DType, Tensor};
 
 /// Concatenates parts with these channel counts.
@@ -138,24 +138,29 @@ fn edged(name: &str, x: &Tensor, shape: [usize; 4], edges: [Arg<'_>; 10]) -> Res
     Ok(y)
 }
 
-/// Adds the sums over pixels per channel to `landing`.
-pub fn add_channel_sums(dy: &Tensor, landing: Landing<'_>) -> Result<()> {
+/// Adds the sums over pixels per channel to `sink`.
+pub fn add_channel_sums(dy: &Tensor, sink: GradientSink<'_>) -> Result<()> {
     let gpu = gpu()?;
     let dy = gpu.bring(dy)?;
-    let c = landing.len();
+    let c = sink.len();
     let pixels = dy.elem_count() / c;
     let grid = gpu.sums(pixels, c, 1);
     let count = grid.chunks();
     let partial = partial(gpu, count * c)?;
     let arguments = [(&partial).into(), (&dy).into(), long(pixels), int(c)];
     gpu.launch(CHANNELS, "channel_sums", dy.dtype(), grid, &arguments)?;
-    land_sums(gpu, landing, &partial, count)
+    add_sums_to_sink(gpu, sink, &partial, count)
 }
 
-/// Adds `count` partial sums of each channel to `landing`.
-fn land_sums(gpu: &Gpu, landing: Landing<'_>, partial: &Tensor, count: usize) -> Result<()> {
-    let c = landing.len();
-    land(gpu, landing, |sums| {
+/// Adds `count` partial sums of each channel to `sink`.
+fn add_sums_to_sink(
+    gpu: &Gpu,
+    sink: GradientSink<'_>,
+    partial: &Tensor,
+    count: usize,
+) -> Result<()> {
+    let c = sink.len();
+    add_to_sink(gpu, sink, |sums| {
         let arguments = [
             sums.into(),
             partial.into(),
@@ -189,7 +194,7 @@ pub fn prelu_backward(
     dy: &Tensor,
     x: &Tensor,
     slope: &Channels<'_>,
-    dslope: Landing<'_>,
+    dslope: GradientSink<'_>,
 ) -> Result<Tensor> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -210,7 +215,7 @@ pub fn prelu_backward(
         int(c),
     ];
     gpu.launch(CHANNELS, "prelu_backward", x.dtype(), grid, &arguments)?;
-    land_sums(gpu, dslope, &partial, count)?;
+    add_sums_to_sink(gpu, dslope, &partial, count)?;
     Ok(dx)
 }
 

@@ -9,11 +9,11 @@ use super::graph::copy_into;
 use super::kernels::{Arg, CONVOLVE, FILTER, Grid, int};
 use super::norm::finish;
 use super::plain::gather;
-use super::{bring_channels, land};
+use super::{add_to_sink, bring_channels};
 use crate::error::Result;
 use crate::gpu::tf32_is_allowed;
 use crate::lock::locked;
-use crate::ops::{ConvSpec, Convolution, Fuse, Landing, Weights};
+use crate::ops::{ConvSpec, Convolution, Fuse, GradientSink, Weights};
 use candle_core::{DType, Tensor};
 
 /// The edges that wrap longitude. cuDNN pads only with zeros, so a field that wraps is padded beforehand.
@@ -296,8 +296,8 @@ pub fn backward_weights(
     conv: &Convolution,
     x: &Tensor,
     dy: &Tensor,
-    dw: Landing<'_>,
-    dbias: Option<Landing<'_>>,
+    dw: GradientSink<'_>,
+    dbias: Option<GradientSink<'_>>,
 ) -> Result<()> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -311,7 +311,7 @@ pub fn backward_weights(
         None => x,
     };
     let problem = problem(Direction::BackwardFilter, dtype, conv);
-    land(gpu, dw, |sums| {
+    add_to_sink(gpu, dw, |sums| {
         for band in gpu.bands(&problem) {
             let (x, dy) = band.of(&problem, &x, &dy)?;
             let dk = gpu.kernel_gradient(&band.problem, &x, &dy)?;

@@ -3,9 +3,9 @@
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
 use super::kernels::{Arg, DEPTHWISE, DEPTHWISE_WALK, File, Grid, int};
-use super::{land, partial};
+use super::{add_to_sink, partial};
 use crate::error::Result;
-use crate::ops::{Convolution, Landing};
+use crate::ops::{Convolution, GradientSink};
 use crate::profile;
 use candle_core::{DType, Tensor};
 
@@ -109,7 +109,7 @@ pub fn depthwise_backward_weights(
     conv: &Convolution,
     x: &Tensor,
     dy: &Tensor,
-    dw: Landing<'_>,
+    dw: GradientSink<'_>,
 ) -> Result<()> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -131,7 +131,7 @@ pub fn depthwise_backward_weights(
     .concat();
     let name = format!("{name}_backward_filter");
     gpu.launch(file, &name, x.dtype(), grid, &arguments)?;
-    land(gpu, dw, |sums| {
+    add_to_sink(gpu, dw, |sums| {
         let arguments = [
             sums.into(),
             (&partial).into(),

@@ -5,7 +5,7 @@
 
 use super::device::{Gpu, driver_error, gpu};
 use super::kernels::{Arg, ELEMENTWISE, int, long, suffix};
-use super::stream::Beside;
+use super::stream::CaptureSafe;
 use super::upload::Staging;
 use crate::error::{ModelError, Result};
 use crate::input::{Samples, Scaling, Stored, channels};
@@ -39,7 +39,7 @@ impl Lane {
 
 /// A GPU buffer for uploaded fields.
 struct Slot {
-    memory: Beside,
+    memory: CaptureSafe,
     bytes: usize,
     /// Recorded when the copy is done.
     copied: CudaEvent,
@@ -107,14 +107,14 @@ impl Free {
 
 /// The per-channel offsets and factors, on the GPU.
 struct Table {
-    subtract: Beside,
-    factor: Beside,
-    fill: Beside,
+    subtract: CaptureSafe,
+    factor: CaptureSafe,
+    fill: CaptureSafe,
 }
 
 impl Table {
     fn new(gpu: &Gpu, scaling: &Scaling) -> Result<Self> {
-        let give = |values: &[f32]| gpu.give(values, &[values.len()]).map(Beside::from);
+        let give = |values: &[f32]| gpu.give(values, &[values.len()]).map(CaptureSafe::from);
         Ok(Self {
             subtract: give(&scaling.subtract)?,
             factor: give(&scaling.factor)?,

@@ -179,14 +179,14 @@ fn bring_channels(gpu: &Gpu, values: &super::Channels<'_>) -> Result<Tensor> {
 }
 
 /// Adds a gradient to its buffer, copying it if the buffer is in host memory.
-fn land(
+fn add_to_sink(
     gpu: &Gpu,
-    landing: super::Landing<'_>,
+    sink: super::GradientSink<'_>,
     add: impl FnOnce(&Tensor) -> Result<()>,
 ) -> Result<()> {
-    match landing {
-        super::Landing::Gpu(values) => add(&values),
-        super::Landing::Host(values) => {
+    match sink {
+        super::GradientSink::Gpu(values) => add(&values),
+        super::GradientSink::Host(values) => {
             let sums = gpu.give(values, &[values.len()])?;
             add(&sums)?;
             gpu.read(&sums, values)?;

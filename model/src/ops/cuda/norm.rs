@@ -3,10 +3,10 @@
 use super::device::{Gpu, gpu};
 use super::elementwise::like;
 use super::kernels::{Arg, Grid, NORM, int, long};
-use super::{bring_channels, land, partial};
+use super::{add_to_sink, bring_channels, partial};
 use crate::error::Result;
 use crate::ops::norm::{After, BatchNormRanks, BatchNormSaved, fold};
-use crate::ops::{Channels, Landing};
+use crate::ops::{Channels, GradientSink};
 use candle_core::{DType, Tensor};
 
 /// The layout of the results of `norm_finish`: consecutive vectors of c values each.
@@ -215,8 +215,8 @@ pub struct Operands<'a> {
 pub fn backward(
     of: &Operands<'_>,
     ranks: Option<&dyn BatchNormRanks>,
-    dgamma: Landing<'_>,
-    dbeta: Landing<'_>,
+    dgamma: GradientSink<'_>,
+    dbeta: GradientSink<'_>,
 ) -> Result<(Tensor, Option<Tensor>)> {
     let gpu = gpu()?;
     let x = gpu.bring(of.x)?;
@@ -284,7 +284,7 @@ fn backward_factors(
     of: &Operands<'_>,
     (partial, count): (&Tensor, usize),
     ranks: Option<&dyn BatchNormRanks>,
-    (dgamma, dbeta): (Landing<'_>, Landing<'_>),
+    (dgamma, dbeta): (GradientSink<'_>, GradientSink<'_>),
 ) -> Result<Tensor> {
     let (saved, c) = (&of.saved.0, of.gamma.len());
     let gamma = bring_channels(gpu, of.gamma)?;
@@ -304,8 +304,8 @@ fn backward_factors(
         ];
         gpu.launch_named(NORM, "norm_backward_factors", Grid::flat(c), &arguments)?;
     } else {
-        land(gpu, dgamma, |dgamma| {
-            land(gpu, dbeta, |dbeta| {
+        add_to_sink(gpu, dgamma, |dgamma| {
+            add_to_sink(gpu, dbeta, |dbeta| {
                 let arguments = [
                     (&factors).into(),
                     dgamma.into(),
@@ -328,8 +328,8 @@ fn backward_factors(
 pub fn affine_backward(
     dy: &Tensor,
     x: &Tensor,
-    dscale: Landing<'_>,
-    dshift: Landing<'_>,
+    dscale: GradientSink<'_>,
+    dshift: GradientSink<'_>,
 ) -> Result<()> {
     let gpu = gpu()?;
     let x = gpu.bring(x)?;
@@ -364,11 +364,11 @@ fn collect(
     gpu: &Gpu,
     partial: &Tensor,
     (count, c): (usize, usize),
-    (dscale, dshift): (Landing<'_>, Landing<'_>),
+    (dscale, dshift): (GradientSink<'_>, GradientSink<'_>),
 ) -> Result<Tensor> {
     let sums = gpu.empty(&[2 * c], DType::F64)?;
-    land(gpu, dscale, |dscale| {
-        land(gpu, dshift, |dshift| {
+    add_to_sink(gpu, dscale, |dscale| {
+        add_to_sink(gpu, dshift, |dshift| {
             let arguments = [
                 (&sums).into(),
                 dscale.into(),

@@ -44,15 +44,15 @@ impl Gpu {
 
 /// A tensor that a thread other than the computing one may free. It must not do so during capture, which would free it
 /// at every launch.
-pub(super) struct Beside(Option<Tensor>);
+pub(super) struct CaptureSafe(Option<Tensor>);
 
-impl From<Tensor> for Beside {
+impl From<Tensor> for CaptureSafe {
     fn from(tensor: Tensor) -> Self {
         Self(Some(tensor))
     }
 }
 
-impl Deref for Beside {
+impl Deref for CaptureSafe {
     type Target = Tensor;
 
     fn deref(&self) -> &Tensor {
@@ -63,7 +63,7 @@ impl Deref for Beside {
     }
 }
 
-impl Drop for Beside {
+impl Drop for CaptureSafe {
     fn drop(&mut self) {
         if let Ok(gpu) = gpu() {
             let _in_use = gpu.stream_in_use.read();

@@ -1,7 +1,7 @@
 //! Kernels packed for the inner loop.
 
 use crate::ops::gemm::{Block, block};
-use crate::ops::kept::{Stay, Values};
+use crate::ops::kept::{Lifetime, Values};
 use rayon::prelude::*;
 
 /// Kernels in panels of [`Block::columns`] outputs: `[panel][tap][input][output in the panel]`.
@@ -19,20 +19,20 @@ impl Panels {
     pub fn forward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Self {
         let steps = (inputs * taps, taps);
-        Self::new(weights, (outputs, inputs, taps), steps, stay)
+        Self::new(weights, (outputs, inputs, taps), steps, lifetime)
     }
 
     /// The panels for the gradient of the input, with outputs and inputs swapped.
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Self {
         let steps = (taps, inputs * taps);
-        Self::new(weights, (inputs, outputs, taps), steps, stay)
+        Self::new(weights, (inputs, outputs, taps), steps, lifetime)
     }
 
     /// The panels of weights, where `output_step` and `input_step` are the strides of outputs and inputs in `weights`.
@@ -43,12 +43,12 @@ impl Panels {
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
         (output_step, input_step): (usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Self {
         let block = block();
         let columns = block.columns;
         let panel = taps * inputs * columns;
-        let mut values = Values::zeros(outputs.div_ceil(columns) * panel, stay);
+        let mut values = Values::zeros(outputs.div_ceil(columns) * panel, lifetime);
         values
             .par_chunks_mut(panel)
             .enumerate()

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::conv_spec::ConvSpec;
-use crate::ops::kept::Stay;
+use crate::ops::kept::Lifetime;
 use crate::ops::reference::conv as plain;
 use crate::ops::testing::draw;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let dy = draw(3, conv.y.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
-    let panels = Panels::forward(&w, (outputs, x_shape[3], taps), Stay::Operation);
+    let panels = Panels::forward(&w, (outputs, x_shape[3], taps), Lifetime::Operation);
     let finish = Finish {
         bias: Some(&bias),
         residual: Some(&residual[..]),
@@ -58,7 +58,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
         "forward {spec:?} {x_shape:?}"
     );
 
-    let panels = Panels::backward(&w, (outputs, x_shape[3], taps), Stay::Operation);
+    let panels = Panels::backward(&w, (outputs, x_shape[3], taps), Lifetime::Operation);
     let dx = backward_data(&conv, &dy, &panels, Finish::<f32>::NOTHING);
     let plainly = |dy: &[f32], w: &[f32]| plain::backward_data(&conv, dy, w);
     assert!(
@@ -127,8 +127,8 @@ fn images_have_the_same_bits_together_and_alone() {
         let sizes = (outputs, inputs, spec.kernel.0 * spec.kernel.1);
         let x = draw(1, conv(images).x.iter().product());
         let dy = draw(3, conv(images).y.iter().product());
-        let panels = Panels::forward(&w, sizes, Stay::Operation);
-        let back = Panels::backward(&w, sizes, Stay::Operation);
+        let panels = Panels::forward(&w, sizes, Lifetime::Operation);
+        let back = Panels::backward(&w, sizes, Lifetime::Operation);
         let nothing = Finish::<f32>::NOTHING;
         let ahead = |images, x: &[f32]| forward(&conv(images), x, &panels, nothing);
         let backward = |images, dy: &[f32]| backward_data(&conv(images), dy, &back, nothing);

@@ -5,7 +5,7 @@ use crate::error::Result;
 use crate::ops::fast;
 use crate::ops::host::{Host, Typed, bhwc, expect, tensor};
 use crate::ops::value::by_dtype;
-use crate::ops::{Backend, Channels, Cpu, Landing, reference};
+use crate::ops::{Backend, Channels, Cpu, GradientSink, reference};
 use crate::profile;
 use candle_core::Tensor;
 
@@ -34,8 +34,8 @@ impl Backend {
         saved: &BatchNormSaved,
         after: After,
         ranks: Option<&dyn BatchNormRanks>,
-        dgamma: impl Into<Landing<'e>>,
-        dbeta: impl Into<Landing<'f>>,
+        dgamma: impl Into<GradientSink<'e>>,
+        dbeta: impl Into<GradientSink<'f>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
         let (gamma, beta) = (gamma.into(), beta.into());
         let (dgamma, dbeta) = (dgamma.into(), dbeta.into());
@@ -106,7 +106,7 @@ fn by_cuda(
     saved: &BatchNormSaved,
     after: After,
     ranks: Option<&dyn BatchNormRanks>,
-    (dgamma, dbeta): (Landing<'_>, Landing<'_>),
+    (dgamma, dbeta): (GradientSink<'_>, GradientSink<'_>),
 ) -> Result<(Tensor, Option<Tensor>)> {
     let needs = after.residual && after.relu && y.is_none();
     expect(OP, "y, which a residual needs,", false, needs)?;

@@ -5,7 +5,7 @@ mod backward;
 use super::fast;
 use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;
-use super::{Backend, Channels, Cpu, Landing, on_gpu, reference};
+use super::{Backend, Channels, Cpu, GradientSink, on_gpu, reference};
 use crate::error::Result;
 use crate::profile;
 use candle_core::Tensor;
@@ -254,8 +254,8 @@ impl Backend {
         self,
         dy: &Tensor,
         x: &Tensor,
-        dscale: impl Into<Landing<'d>>,
-        dshift: impl Into<Landing<'e>>,
+        dscale: impl Into<GradientSink<'d>>,
+        dshift: impl Into<GradientSink<'e>>,
     ) -> Result<()> {
         let (op, dscale, dshift) = ("affine_backward", dscale.into(), dshift.into());
         let channels = bhwc(op, "x", x)?[3];

@@ -6,7 +6,7 @@ use super::taps::Tap;
 use super::{Trimmed, sys};
 use crate::error::Result;
 use crate::lock::locked;
-use crate::ops::kept::{Stay, pages};
+use crate::ops::kept::{Lifetime, pages};
 use crate::ops::weights::Factors;
 use half::bf16;
 use memmap2::MmapMut;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 /// Packed kernels by primitive: another batch size or data type may need another layout.
 #[derive(Debug)]
 pub struct Packings {
-    stay: Stay,
+    lifetime: Lifetime,
     packed: Mutex<HashMap<sys::ConvDesc, Arc<Packed>>>,
     /// Shared between primitives with the same layout, such as those of a field and of its edges.
     shared: Mutex<HashMap<Order, Arc<Packed>>>,
@@ -29,9 +29,9 @@ pub struct Packings {
 
 impl Packings {
     /// An empty cache whose entries have this lifetime.
-    pub fn that(stay: Stay) -> Self {
+    pub fn with_lifetime(lifetime: Lifetime) -> Self {
         Self {
-            stay,
+            lifetime,
             packed: Mutex::default(),
             shared: Mutex::default(),
             by_tap: Mutex::default(),
@@ -56,24 +56,24 @@ thread_local! {
 /// Kernels, or their gradient, in the layout that one primitive reads or writes.
 #[derive(Debug)]
 pub struct Packed {
-    stay: Stay,
+    lifetime: Lifetime,
     pages: Option<MmapMut>,
 }
 
 impl Packed {
     /// Room for a primitive's kernels, with unspecified contents.
-    fn room(op: &'static str, desc: sys::ConvDesc, stay: Stay) -> Result<Self> {
+    fn room(op: &'static str, desc: sys::ConvDesc, lifetime: Lifetime) -> Result<Self> {
         let bytes = with_primitive(op, desc, |primitive| {
             // SAFETY: the primitive exists.
             Ok(unsafe { sys::squall_conv_packed_bytes(primitive.0) })
         })?;
-        let known = match stay {
-            Stay::Operation => ROOM.take().filter(|pages| pages.len() >= bytes),
-            Stay::Network => None,
+        let known = match lifetime {
+            Lifetime::Operation => ROOM.take().filter(|pages| pages.len() >= bytes),
+            Lifetime::Network => None,
         };
         let new = || pages(bytes).ok_or_else(|| error(op, sys::OUT_OF_MEMORY, &desc));
         let pages = Some(known.map_or_else(new, Ok)?);
-        Ok(Self { stay, pages })
+        Ok(Self { lifetime, pages })
     }
 
     pub fn as_ptr(&self) -> *const c_void {
@@ -95,7 +95,7 @@ impl Packed {
 
 impl Drop for Packed {
     fn drop(&mut self) {
-        if self.stay == Stay::Operation {
+        if self.lifetime == Lifetime::Operation {
             ROOM.set(self.pages.take());
         }
     }
@@ -142,7 +142,12 @@ impl Source<'_> {
     pub fn packed(&self, op: &'static str, desc: sys::ConvDesc) -> Result<Arc<Packed>> {
         let Some(packings) = self.packings else {
             let layout = layout(op, desc)?;
-            return Ok(Arc::new(self.pack(op, desc, layout, Stay::Operation)?));
+            return Ok(Arc::new(self.pack(
+                op,
+                desc,
+                layout,
+                Lifetime::Operation,
+            )?));
         };
         if let Some(packed) = locked(&packings.packed).get(&desc) {
             return Ok(packed.clone());
@@ -157,7 +162,7 @@ impl Source<'_> {
             Some(packed) => packed,
             // Packed without holding a lock: while this thread waits for its parallel tasks, it may pick up work that
             // needs the same kernels.
-            None => Arc::new(self.pack(op, desc, layout, packings.stay)?),
+            None => Arc::new(self.pack(op, desc, layout, packings.lifetime)?),
         };
         locked(&packings.packed).insert(desc, packed.clone());
         if let Some(order) = order {
@@ -171,9 +176,9 @@ impl Source<'_> {
         op: &'static str,
         desc: sys::ConvDesc,
         layout: Option<sys::Layout>,
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Result<Packed> {
-        let mut packed = Packed::room(op, desc, stay)?;
+        let mut packed = Packed::room(op, desc, lifetime)?;
         let plain = self.plain();
         if let Some(blocks) = layout.and_then(|layout| Blocks::of(&desc, &layout)) {
             blocks.pack(&plain, packed.values(blocks.len()));
@@ -217,7 +222,7 @@ impl Source<'_> {
 
 /// The buffer for a kernel gradient, before it is added to the accumulated one.
 pub(super) fn room(op: &'static str, desc: sys::ConvDesc) -> Result<Packed> {
-    Packed::room(op, desc, Stay::Operation)
+    Packed::room(op, desc, Lifetime::Operation)
 }
 
 /// The kernel layout that a primitive expects; `None` if oneDNN does not report it.
@@ -252,7 +257,7 @@ mod tests {
     /// A thread that packs kernels may in the meantime pick up work that needs the same ones.
     #[test]
     fn kernels_of_taps_are_made_under_no_lock() {
-        let (values, packings) = ([1.0f32, 2.0], Packings::that(Stay::Network));
+        let (values, packings) = ([1.0f32, 2.0], Packings::with_lifetime(Lifetime::Network));
         let kept = Source {
             packings: Some(&packings),
             ..values[..].into()
@@ -276,7 +281,7 @@ mod tests {
             spec: ConvSpec::same(5).stride(2).periodic(true),
         };
         let (x, w) = (draw(1, 48 * 96 * 32), draw(2, 64 * 32 * 25));
-        let packings = Packings::that(Stay::Network);
+        let packings = Packings::with_lifetime(Lifetime::Network);
         let kept = Source {
             packings: Some(&packings),
             ..w[..].into()

@@ -5,7 +5,7 @@ use super::primitive::with_primitive;
 use super::*;
 use crate::ops::algorithm::ConvAlgorithm;
 use crate::ops::conv_spec::{ConvSpec, Convolution};
-use crate::ops::kept::Stay;
+use crate::ops::kept::Lifetime;
 use crate::ops::reference;
 use crate::ops::testing::{distance, draw};
 
@@ -246,7 +246,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
         relu: true,
     };
     let y = forward(&geometry, &x, w[..].into(), finish).unwrap();
-    let packings = Packings::that(Stay::Network);
+    let packings = Packings::with_lifetime(Lifetime::Network);
     let kept = Source {
         values: &w,
         factors: None,

@@ -2,7 +2,7 @@
 
 use super::transform::{Kernel, both_axes};
 use crate::ops::gemm::{Block, block};
-use crate::ops::kept::{Stay, Values};
+use crate::ops::kept::{Lifetime, Values};
 use crate::ops::value::{PADDING, Value};
 use pulp::{Arch, Simd, WithSimd};
 use rayon::prelude::*;
@@ -24,9 +24,9 @@ impl Kernels {
     pub fn forward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Self {
-        Self::new((outputs, inputs, taps), stay, |output, input, tap| {
+        Self::new((outputs, inputs, taps), lifetime, |output, input, tap| {
             weights[(output * inputs + input) * taps + tap]
         })
     }
@@ -35,33 +35,33 @@ impl Kernels {
     pub fn backward(
         weights: &[f32],
         (outputs, inputs, taps): (usize, usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
     ) -> Self {
-        Self::new((inputs, outputs, taps), stay, |output, input, tap| {
+        Self::new((inputs, outputs, taps), lifetime, |output, input, tap| {
             weights[(input * inputs + output) * taps + taps - 1 - tap]
         })
     }
 
     fn new(
         (outputs, inputs, taps): (usize, usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
         at: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Self {
         if taps == 9 {
-            Self::at_points::<3, 6>((outputs, inputs), stay, at)
+            Self::at_points::<3, 6>((outputs, inputs), lifetime, at)
         } else {
-            Self::at_points::<5, 8>((outputs, inputs), stay, at)
+            Self::at_points::<5, 8>((outputs, inputs), lifetime, at)
         }
     }
 
     fn at_points<const R: usize, const P: usize>(
         (outputs, inputs): (usize, usize),
-        stay: Stay,
+        lifetime: Lifetime,
         at: impl Fn(usize, usize, usize) -> f32 + Sync,
     ) -> Self {
         let block = block();
         let panel = P * P * inputs * block.columns;
-        let mut values = Values::zeros(outputs.div_ceil(block.columns) * panel, stay);
+        let mut values = Values::zeros(outputs.div_ceil(block.columns) * panel, lifetime);
         values
             .par_chunks_mut(panel)
             .enumerate()

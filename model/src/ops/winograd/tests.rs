@@ -1,7 +1,7 @@
 //! All three directions against the plain loops, on shapes that do not fit tiles, vectors and panels.
 
 use super::*;
-use crate::ops::kept::Stay;
+use crate::ops::kept::Lifetime;
 use crate::ops::reference::conv as plain;
 use crate::ops::testing::{distance, draw};
 use half::bf16;
@@ -27,7 +27,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     let dy = draw(3, conv.y.iter().product());
     let (bias, residual) = (draw(4, outputs), draw(5, dy.len()));
 
-    let kernels = Kernels::forward(&w, sizes, Stay::Network);
+    let kernels = Kernels::forward(&w, sizes, Lifetime::Network);
     let finish = Finish {
         bias: Some(&bias),
         residual: Some(&residual[..]),
@@ -71,7 +71,7 @@ fn check(spec: ConvSpec, x_shape: [usize; 4], outputs: usize) {
     );
 
     if can_turn(&spec) {
-        let kernels = Kernels::backward(&w, sizes, Stay::Network);
+        let kernels = Kernels::backward(&w, sizes, Lifetime::Network);
         let dx = backward_data(&conv, &dy, &kernels, Finish::NOTHING, &x_shape[3..]).remove(0);
         let expected = plain::backward_data(&conv, &dy, &w);
         assert!(

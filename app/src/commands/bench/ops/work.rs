@@ -5,7 +5,7 @@ use candle_core::{DType, Device, Tensor};
 use squall_model::Backend;
 use squall_model::ops::loss::Criterion;
 use squall_model::ops::norm::After;
-use squall_model::ops::{Channels, Fuse, Landing, PoolSpec};
+use squall_model::ops::{Channels, Fuse, GradientSink, PoolSpec};
 
 /// Runs the operation once.
 pub(super) type Work = Box<dyn FnMut() -> anyhow::Result<()>>;
@@ -111,7 +111,7 @@ fn convolution(case: Case, backend: Backend, [x, dy, kernel]: [Tensor; 3]) -> an
             Ok(dx.map(drop)?)
         }),
         Direction::Kernel => Box::new(move || {
-            let place = sums.landing();
+            let place = sums.sink();
             match depthwise {
                 true => backend.depthwise_conv2d_backward_weights(&x, &dy, &spec, place)?,
                 false => backend.conv2d_backward_weights(&x, &dy, &spec, place, None)?,
@@ -146,8 +146,8 @@ fn batch_norm(case: Case, backend: Backend, [x, dy]: [Tensor; 2]) -> anyhow::Res
             &saved,
             after,
             None,
-            dgamma.landing(),
-            dbeta.landing(),
+            dgamma.sink(),
+            dbeta.sink(),
         );
         Ok(dx.map(drop)?)
     }))
@@ -171,11 +171,11 @@ impl Sums {
         Ok(Self::Host(vec![0.0; count]))
     }
 
-    fn landing(&mut self) -> Landing<'_> {
+    fn sink(&mut self) -> GradientSink<'_> {
         match self {
-            Self::Host(values) => Landing::Host(values),
+            Self::Host(values) => GradientSink::Host(values),
             #[cfg(feature = "cuda")]
-            Self::Gpu(values) => Landing::Gpu(values.clone()),
+            Self::Gpu(values) => GradientSink::Gpu(values.clone()),
         }
     }
 }

@@ -26,17 +26,17 @@ impl Reader<'_> {
     /// The fields of a time; `None` if they are unreadable and may be skipped.
     pub fn read(&self, index: usize, pass: Pass) -> Result<Option<DetectFields>, ClimateError> {
         interrupt::check()?;
-        let wanted = self.rules.wanted(pass);
+        let request = self.rules.fields_to_read(pass);
         // A skipped time is skipped in both passes.
         let fields = (self.rules.check_has(self.archive, index))
             .and_then(|()| self.check_transport(index))
-            .and_then(|()| DetectFields::read(self.archive, index, &wanted));
+            .and_then(|()| DetectFields::read(self.archive, index, &request));
         let time = self.archive.times()[index];
         let Some(fields) = self.skipped.or_none(time, fields)? else {
             return Ok(None);
         };
         self.missing.note(&fields.snapshot);
-        if let (Some(expected), true) = (self.transport, wanted.transport) {
+        if let (Some(expected), true) = (self.transport, request.transport) {
             fields.check_transport(expected)?;
         }
         Ok(Some(fields))

@@ -6,7 +6,7 @@
 mod sources;
 
 fn main() {
-    sources::tell(
+    sources::set_build_variables(
         &["app", "climate", "data", "jobs", "model", "validation"],
         &["climate/assets", "jobs/machines", "jobs/recipes"],
     );

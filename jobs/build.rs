@@ -5,5 +5,5 @@
 mod sources;
 
 fn main() {
-    sources::tell(&["data", "jobs", "model"], &[]);
+    sources::set_build_variables(&["data", "jobs", "model"], &[]);
 }

@@ -18,7 +18,7 @@ const ALWAYS: [&str; 4] = [
 
 /// Sets `SQUALL_SOURCES`, a hash of the manifests, sources and `more` of these crates, and `SQUALL_BUILD`, how they are
 /// compiled. The script runs again when one of them changes.
-pub fn tell(crates: &[&str], more: &[&str]) {
+pub fn set_build_variables(crates: &[&str], more: &[&str]) {
     let workspace = Path::new("..");
     let of_crates = crates
         .iter()

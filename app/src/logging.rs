@@ -143,7 +143,7 @@ mod tests {
     }
 
     /// What a rank logs of two rounds of warnings.
-    fn said(rank: usize) -> String {
+    fn logged_by(rank: usize) -> String {
         let log = Log::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn what_is_of_a_step_is_told_of_every_trial() {
-        let said = said(0);
+        let said = logged_by(0);
         assert_eq!(said.matches("the recipe is odd").count(), 1, "{said}");
         assert_eq!(said.matches("the loss is not finite").count(), 2, "{said}");
         assert!(!said.contains("rank"), "{said}");
@@ -176,7 +176,7 @@ mod tests {
 
     #[test]
     fn lines_say_which_rank_they_are_of() {
-        let said = said(3);
+        let said = logged_by(3);
         assert!(
             said.starts_with("rank 3  WARN the recipe is odd\n"),
             "{said}"

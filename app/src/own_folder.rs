@@ -107,7 +107,7 @@ impl Holds {
 }
 
 /// Describes the contents of an output folder of ours and the commands that read it; `None` for other folders.
-pub fn told(folder: &Path) -> Option<String> {
+pub fn description(folder: &Path) -> Option<String> {
     let is_there = |name: &str| folder.join(name).is_file();
     let (_, holds, what) = KNOWN.iter().find(|(name, ..)| is_there(name))?;
     Some(format!("it holds {what}: {}", holds.taken_by()))
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     fn a_folder_of_ours_is_told_with_who_takes_it() {
         let folder = tempfile::tempdir().unwrap();
-        assert_eq!(told(folder.path()), None);
+        assert_eq!(description(folder.path()), None);
         std::fs::write(folder.path().join(INDEX_FILE), "text").unwrap();
-        let said = told(folder.path()).unwrap();
+        let said = description(folder.path()).unwrap();
         let store = "it holds a sample store: `squall train --data` and `squall infer` take it";
         assert_eq!(said, store);
     }

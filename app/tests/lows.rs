@@ -86,7 +86,7 @@ fn rows(table: &Path) -> Vec<String> {
 }
 
 /// What is said beside boxes.
-fn said(labels: &Path) -> Value {
+fn labels_json(labels: &Path) -> Value {
     let text = fs::read(labels.join("labels.json")).expect("a file");
     serde_json::from_slice(&text).expect("JSON")
 }
@@ -120,9 +120,9 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     let objects = rows(&labels.join("objects.csv"));
     assert_eq!(objects.len(), expected.len());
     assert!(files_of(&labels).is_empty(), "no masks");
-    let core = said(&labels)["warm_core"].to_string();
+    let core = labels_json(&labels)["warm_core"].to_string();
     assert!(core.contains("tropical cyclones poleward"), "{core}");
-    assert_eq!(said(&labels)["classes"], "extratropical_cyclone");
+    assert_eq!(labels_json(&labels)["classes"], "extratropical_cyclone");
 
     let events = at("events");
     let call = ["events", path(&labels), "--fields", path(&fields), "--out"];
@@ -180,12 +180,12 @@ fn lows_stand_beside_other_methods_and_not_in_a_folder_of_theirs() {
     let fields = simulate(folder.path(), 4, 1);
     let (alone, several) = (at("alone"), at("several"));
     label(&fields, &alone, "lows");
-    let core = said(&alone)["warm_core"].to_string();
+    let core = labels_json(&alone)["warm_core"].to_string();
     assert!(
         core.contains("left out, told by T200, T500"),
         "all channels are there: {core}"
     );
-    let applied = said(&alone)["thresholds_applied"].to_string();
+    let applied = labels_json(&alone)["thresholds_applied"].to_string();
     assert!(applied.contains("warm_core_fall_k"), "{applied}");
     label(&fields, &several, "lows,bard,deepcam");
     for name in ["boxes.csv", "objects.csv", "labels.json"] {

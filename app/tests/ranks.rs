@@ -29,11 +29,11 @@ atrous_rates = [2, 4]
 
 /// Runs a command as so many ranks and demands success; whether there was a launcher.
 fn run_as(ranks: &str, arguments: &[&str]) -> bool {
-    said_as(ranks, arguments).is_some()
+    output_as(ranks, arguments).is_some()
 }
 
 /// What a command says as so many ranks, of which success is demanded; none where there is no launcher.
-fn said_as(ranks: &str, arguments: &[&str]) -> Option<String> {
+fn output_as(ranks: &str, arguments: &[&str]) -> Option<String> {
     let mut command = mpirun();
     command.args(["-n", ranks, env!("CARGO_BIN_EXE_squall")]);
     let Ok(output) = command.args(arguments).output() else {
@@ -181,7 +181,7 @@ fn missing_cells_of_all_ranks_are_told() {
     let told = |ranks: &str| -> Option<Vec<String>> {
         let (truth, out) = (fields.join("truth"), folder.path().join(ranks));
         let events = ["events", path(&truth), "--fields", path(&fields), "--out"];
-        let said = said_as(ranks, &[&events[..], &[path(&out)]].concat())?;
+        let said = output_as(ranks, &[&events[..], &[path(&out)]].concat())?;
         let is_it = |line: &&str| line.contains("of the fields are missing");
         Some(said.lines().filter(is_it).map(str::to_string).collect())
     };

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Runs the program, which gets this signal while it reads `pipe`, an empty file.
-fn told_while_reading(arguments: &[&str], pipe: &Path, signal: &str) -> Output {
+fn signalled_while_reading(arguments: &[&str], pipe: &Path, signal: &str) -> Output {
     let made = Command::new("mkfifo").arg(pipe).status();
     assert!(made.expect("mkfifo starts").success());
     let program = squall()
@@ -59,7 +59,7 @@ fn a_signal_before_the_work_begins_means_run_me_again() {
         let call = [&call[..], &[path(&pipe), "--quiet"]].concat();
         // SIGHUP and SIGXCPU ended a training without a checkpoint, too.
         for signal in ["USR1", "XCPU", "HUP"] {
-            let output = told_while_reading(&call, &pipe, signal);
+            let output = signalled_while_reading(&call, &pipe, signal);
             let expected = if signal == "HUP" && hangups_are_ignored() {
                 0
             } else {

@@ -94,7 +94,7 @@ fn options() -> TrendOptions {
     }
 }
 
-fn of(
+fn trends_of(
     folder: &Path,
     years: Option<(i64, i64)>,
     options: &TrendOptions,
@@ -117,7 +117,7 @@ fn known_trends_are_found_where_they_are_and_written() {
     let folder = tempfile::tempdir().unwrap();
     let counts = write(folder.path(), 0);
     write_statistics(folder.path(), |_, _| false);
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     assert_eq!(found.run.years, Vec::from_iter(YEARS));
     let tracks = row(&found, Quantity::CycloneTracks, Group::ALL);
     let values: Vec<Option<f64>> = counts.iter().map(|count| Some(*count as f64)).collect();
@@ -239,7 +239,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
     let folder = tempfile::tempdir().unwrap();
     let counts = write(folder.path(), 0);
     write_statistics(folder.path(), |year, month| (year, month) == (1980, 3));
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     assert_eq!((found.run.years.len(), found.run.left_out[0].0), (39, 1980));
     assert!(
         found
@@ -263,7 +263,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
         year_start: 7,
         ..options()
     };
-    let found = of(folder.path(), None, &southern).unwrap();
+    let found = trends_of(folder.path(), None, &southern).unwrap();
     assert_eq!(found.run.years.first(), Some(&1961));
     assert_eq!(found.run.years.last(), Some(&1999));
     assert!(trends_page(&found, "July", "").contains("1961 to 1999, with gaps, each from July on"));
@@ -273,7 +273,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
         2000 => month == 12,
         _ => false,
     });
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     assert_eq!(found.run.years.len(), 38);
     let better = "39 are whole if they begin with December (`--year-start 12`).";
     let says = |end: &str| found.notes.iter().any(|note| note.ends_with(end));
@@ -284,7 +284,7 @@ fn years_that_are_not_whole_are_left_out_and_the_trend_goes_on_around_them() {
 fn years_of_unknown_winds_are_missing_and_not_calm() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 1975);
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     for quantity in [Quantity::Hurricanes, Quantity::CycloneWind] {
         let row = row(&found, quantity, Group::ALL);
         let years = (row.trend.years, row.trend.first_year, row.trend.last_year);
@@ -327,7 +327,7 @@ fn means_of_which_early_tracks_lack_more_values_have_no_significant_trend() {
     });
     let rows: String = rows.collect();
     fs::write(&file, rows).unwrap();
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     let wind = row(&found, Quantity::CycloneWind, Group::ALL);
     assert!(
         wind.adjusted_p.is_some_and(|p| p < 0.001) && !wind.significant,
@@ -358,7 +358,7 @@ fn years_that_no_table_has_a_row_of_are_said() {
         let rows: Vec<&str> = table.lines().filter(is_odd).collect();
         fs::write(folder.path().join(name), rows.join("\n") + "\n").unwrap();
     }
-    let said = |options: &TrendOptions| of(folder.path(), None, options).unwrap().notes;
+    let said = |options: &TrendOptions| trends_of(folder.path(), None, options).unwrap().notes;
     let note = "In 19 of 39 years the tables have no rows: 1962, 1964, 1966, 1968, 1970 and 14 more. They count as \
                 years without an event, although the data may be missing.";
     let summer = TrendOptions {
@@ -394,7 +394,7 @@ fn pieces_of_rivers_have_no_lifetime_and_are_said() {
         }
     }
     fs::write(&file, rows.join("\n") + "\n").unwrap();
-    let found = of(folder.path(), None, &options()).unwrap();
+    let found = trends_of(folder.path(), None, &options()).unwrap();
     for (quantity, value) in [
         (Quantity::RiverTracks, 12.0),
         (Quantity::RiverLifetime, 3.0),
@@ -411,7 +411,7 @@ fn pieces_of_rivers_have_no_lifetime_and_are_said() {
 fn few_years_months_and_what_a_run_does_not_have() {
     let folder = tempfile::tempdir().unwrap();
     write(folder.path(), 0);
-    let found = of(folder.path(), Some((1961, 1969)), &options()).unwrap();
+    let found = trends_of(folder.path(), Some((1961, 1969)), &options()).unwrap();
     assert!(
         found
             .trends
@@ -434,14 +434,14 @@ fn few_years_months_and_what_a_run_does_not_have() {
         months: vec![6, 7, 8],
         ..options()
     };
-    let found = of(folder.path(), None, &summer).unwrap();
+    let found = trends_of(folder.path(), None, &summer).unwrap();
     assert!(found.trends.iter().all(|row| row.season == "all"));
     assert!(found.statements[0].ends_with("1961 to 2000, June to August only."));
     let winter = TrendOptions {
         months: vec![12, 1, 2],
         ..options()
     };
-    let found = of(folder.path(), None, &winter).unwrap();
+    let found = trends_of(folder.path(), None, &winter).unwrap();
     assert_eq!(found.months, [1, 2, 12]);
     let keeps = "`--year-start 12` keeps seasons whole.";
     assert!(
@@ -449,7 +449,7 @@ fn few_years_months_and_what_a_run_does_not_have() {
         "{:?}",
         found.notes
     );
-    let error = of(folder.path(), Some((1900, 1910)), &options()).unwrap_err();
+    let error = trends_of(folder.path(), Some((1900, 1910)), &options()).unwrap_err();
     assert!(
         matches!(&error, ClimateError::Period { reason, .. } if reason == "it has no year from 1900 to 1910"),
         "{error}"
@@ -464,13 +464,13 @@ fn few_years_months_and_what_a_run_does_not_have() {
             ..options()
         },
     ] {
-        let error = of(folder.path(), None, &wrong).unwrap_err();
+        let error = trends_of(folder.path(), None, &wrong).unwrap_err();
         assert!(
             error.to_string().contains("expected months from 1 to 12"),
             "{error}"
         );
     }
-    assert!(of(&folder.path().join("absent"), None, &options()).is_err());
+    assert!(trends_of(&folder.path().join("absent"), None, &options()).is_err());
     // A cancelled run stops.
     let input = TrendInput {
         folder: folder.path().into(),

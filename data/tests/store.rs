@@ -147,7 +147,7 @@ fn statistics_are_those_of_training_samples_only() {
             .collect();
         let mean = values.iter().sum::<f64>() / values.len() as f64;
         let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len() as f64;
-        let found = store.statistics().of(variable).unwrap();
+        let found = store.statistics().channel(variable).unwrap();
         assert_eq!(found.count, values.len() as u64);
         assert!((found.mean - mean).abs() <= 1e-12 * mean.abs());
         assert!((found.std() - variance.sqrt()).abs() <= 1e-9 * variance.sqrt());

@@ -25,7 +25,7 @@ fn by_parts(input: &str, parts: usize, bad_files: BadFiles) -> Result<Archive, D
 }
 
 /// All that an archive says and gives, fields as bits.
-fn told(archive: &Archive) -> (String, Vec<Vec<u32>>) {
+fn contents(archive: &Archive) -> (String, Vec<Vec<u32>>) {
     let read = |index| -> Vec<u32> {
         let offered = |v: &Variable| archive.offers(index, *v);
         let channels: Vec<Variable> = Variable::CHANNELS.into_iter().filter(offered).collect();
@@ -90,7 +90,7 @@ fn any_number_of_parts_gives_the_same_archive() {
     let input = folder.path().to_str().unwrap();
     let alone = Archive::open(input).unwrap();
     assert_eq!(alone.file_count(), 7);
-    let expected = told(&alone);
+    let expected = contents(&alone);
     assert!(expected.0.contains("missing at") && expected.0.contains("more than one file"));
     let of_range = &expected.1[0];
     assert!(
@@ -99,7 +99,7 @@ fn any_number_of_parts_gives_the_same_archive() {
     );
     for parts in [1, 2, 3, 7, 9] {
         let archive = by_parts(input, parts, BadFiles::Fail).unwrap();
-        assert_eq!(told(&archive), expected, "{parts} parts");
+        assert_eq!(contents(&archive), expected, "{parts} parts");
     }
 }
 
@@ -118,7 +118,7 @@ fn bad_files_are_named_as_by_a_single_process() {
     write(&folder.path().join("ps_a.nc"), &other_grid);
     let alone = Archive::open(input).unwrap_err().to_string();
     assert!(alone.contains("day02.nc"), "{alone}");
-    let expected = told(&Archive::open_with(input, BadFiles::Skip).unwrap());
+    let expected = contents(&Archive::open_with(input, BadFiles::Skip).unwrap());
     for parts in [2, 3, 4] {
         let error = by_parts(input, parts, BadFiles::Fail).unwrap_err();
         assert_eq!(error.to_string(), alone, "{parts} parts");
@@ -126,7 +126,7 @@ fn bad_files_are_named_as_by_a_single_process() {
         let elsewhere = matches!(error, DataError::Elsewhere(_));
         assert_eq!(elsewhere, 2 % parts != 0, "{parts} parts: {error:?}");
         let rest = by_parts(input, parts, BadFiles::Skip).unwrap();
-        assert_eq!(told(&rest), expected, "{parts} parts");
+        assert_eq!(contents(&rest), expected, "{parts} parts");
     }
     // A file that does not fit the first is found where all come together.
     let spec = FileSpec {

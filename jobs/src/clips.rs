@@ -33,7 +33,7 @@ pub struct Window {
 
 impl ClipShape {
     /// The clips of a network, with frames `stride` steps apart; `None` for a network that sees single fields.
-    pub fn of(network: &NetworkConfig, stride: usize) -> Option<Self> {
+    pub fn for_network(network: &NetworkConfig, stride: usize) -> Option<Self> {
         (network.frames() > 1).then(|| Self {
             frames: network.frames(),
             stride: stride.max(1),

@@ -92,7 +92,7 @@ impl Learner {
     }
 
     fn capture_for(&mut self, x: &Tensor) -> Result<(), String> {
-        let captured = Captured::of(
+        let captured = Captured::capture(
             &self.network,
             x,
             &self.storage,

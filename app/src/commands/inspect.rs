@@ -69,7 +69,7 @@ impl Inspect {
         // A folder without fields or masks may hold tables or a comparison of another command.
         let told = match inspection.usable {
             true => None,
-            false => own_folder::told(Path::new(&self.path)),
+            false => own_folder::description(Path::new(&self.path)),
         };
         if !inspection.usable && told.is_none() {
             let tables = tracks_alone(&self.path);
@@ -116,7 +116,7 @@ impl Inspect {
         if !tables.is_empty() {
             return self.print_each(&tables);
         }
-        match own_folder::told(Path::new(&self.path)) {
+        match own_folder::description(Path::new(&self.path)) {
             Some(told) if is_none => Err(Advice::input(error.to_string(), told)),
             _ => Err(unknown_layout(&self.path).unwrap_or_else(|| error.into())),
         }

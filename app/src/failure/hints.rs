@@ -43,13 +43,13 @@ const BROKEN_WEIGHTS: &str = "its training broke down, or the file was made badl
      `squall model show FILE --tensors` lists where they are";
 
 /// Exit code and hint for an error of our libraries; `None` for other errors.
-pub(super) fn of(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
+pub(super) fn code_and_hint(cause: &(dyn Error + 'static)) -> Option<(u8, Option<String>)> {
     // A folder without netCDF files that one of our commands wrote: the hint names the commands that read it.
     if let Some(DataError::NoInput {
         input,
         reason: InputFault::NoNetcdf { .. },
     }) = cause.downcast_ref()
-        && let Some(told) = own_folder::told(Path::new(input))
+        && let Some(told) = own_folder::description(Path::new(input))
     {
         return Some((INPUT, Some(told)));
     }

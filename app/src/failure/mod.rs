@@ -132,7 +132,7 @@ fn hint_of_argument(found: &str, line: &[OsString]) -> Option<&'static str> {
 pub fn classify(error: &anyhow::Error) -> (u8, Option<String>) {
     let of_cause = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref() {
         Some(Advice { hint, code, .. }) => Some((*code, Some(hint.clone()))),
-        None => hints::of(cause),
+        None => hints::code_and_hint(cause),
     };
     error.chain().find_map(of_cause).unwrap_or((RUN, None))
 }

@@ -42,7 +42,7 @@ pub enum HyperThreads {
 
 impl HyperThreads {
     /// The hardware threads of a core that compute.
-    pub fn of(self, core: &[usize]) -> &[usize] {
+    pub fn computing(self, core: &[usize]) -> &[usize] {
         match self {
             Self::All => core,
             Self::AtMost(count) => &core[..count.get().min(core.len())],
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn a_core_with_fewer_hardware_threads_gives_what_it_has() {
-        assert_eq!(number(2).of(&[0, 4, 8]), [0, 4]);
-        assert_eq!(number(4).of(&[3]), [3]);
-        assert_eq!(HyperThreads::All.of(&[0, 4, 8]), [0, 4, 8]);
+        assert_eq!(number(2).computing(&[0, 4, 8]), [0, 4]);
+        assert_eq!(number(4).computing(&[3]), [3]);
+        assert_eq!(HyperThreads::All.computing(&[0, 4, 8]), [0, 4, 8]);
     }
 }

@@ -22,7 +22,7 @@ enum DrawnBy {
 
 impl DrawnBy {
     /// The method recorded in the rules of the masks; `None` for other methods and other tools.
-    fn of(rules: &BTreeMap<String, String>) -> Option<Self> {
+    fn from_rules(rules: &BTreeMap<String, String>) -> Option<Self> {
         // deepcam's cyclones fill a share of a box; the second rule identifies a network.
         if rules.contains_key("masks.cyclone.mask_percentile") {
             Some(Self::Deepcam)
@@ -55,7 +55,9 @@ fn sentence(quantities: impl IntoIterator<Item = Quantity>, drawn: &[String]) ->
 /// The note for a comparison with these rows.
 pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) -> Option<String> {
     let drawn = [DrawnBy::Deepcam, DrawnBy::Network].map(|by| {
-        let runs = lacking(sides, |run| DrawnBy::of(&run.coverage.rules) != Some(by));
+        let runs = lacking(sides, |run| {
+            DrawnBy::from_rules(&run.coverage.rules) != Some(by)
+        });
         (!runs.is_empty()).then(|| format!("{}: {}", names.format_runs(&runs), by.words()))
     });
     let drawn: Vec<String> = drawn.into_iter().flatten().collect();
@@ -68,6 +70,6 @@ pub(crate) fn note_of_run(
     rules: &BTreeMap<String, String>,
     known: &[Quantity],
 ) -> Option<String> {
-    let drawn = DrawnBy::of(rules).map(|by| format!("{label}: {}", by.words()));
+    let drawn = DrawnBy::from_rules(rules).map(|by| format!("{label}: {}", by.words()));
     sentence(known.iter().copied(), drawn.as_slice())
 }

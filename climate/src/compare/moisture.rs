@@ -22,7 +22,7 @@ impl Limit {
     const ALL: [Self; 3] = [Self::Fixed, Self::OfEachTime, Self::Learnt];
 
     /// The limit recorded in the rules of the masks; `None` for percentiles of a climate and for other tools.
-    fn of(rules: &BTreeMap<String, String>) -> Option<Self> {
+    fn from_rules(rules: &BTreeMap<String, String>) -> Option<Self> {
         let has = |name: &str| rules.contains_key(name);
         // Column water of deepcam, the Laplacian of transport of tempest; the ensemble of bard.
         if has("masks.river.min_damped_tmq_kg_m2") || has("masks.ridge.max_laplacian") {
@@ -62,7 +62,9 @@ pub(super) fn note(names: &Names, sides: [&Ensemble; 2], changes: &[ChangeRow]) 
         return None;
     }
     let drawn = Limit::ALL.into_iter().filter_map(|limit| {
-        let runs = lacking(sides, |run| Limit::of(&run.coverage.rules) != Some(limit));
+        let runs = lacking(sides, |run| {
+            Limit::from_rules(&run.coverage.rules) != Some(limit)
+        });
         (!runs.is_empty()).then(|| format!("{}: {}", names.format_runs(&runs), limit.words()))
     });
     sentence(&drawn.collect::<Vec<_>>())
@@ -78,7 +80,7 @@ mod tests {
     fn limits_of_moisture_are_told_by_the_rules_of_the_masks() {
         let of = |name: &str| {
             let rules = [(name.to_string(), "1".to_string())];
-            Limit::of(&BTreeMap::from(rules))
+            Limit::from_rules(&BTreeMap::from(rules))
         };
         for (name, expected) in [
             ("masks.river.min_damped_tmq_kg_m2", Some(Limit::Fixed)),

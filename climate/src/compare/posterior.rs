@@ -34,7 +34,7 @@ pub(crate) struct Posterior {
 
 impl Posterior {
     /// Computes the posterior from ascending maxima; `None` if [`Gev::fit`] fails.
-    pub(crate) fn of(sorted: &[f64]) -> Option<Self> {
+    pub(crate) fn fit(sorted: &[f64]) -> Option<Self> {
         let fit = Gev::fit(sorted)?;
         // Approximate standard error of location and scale, for a scale of 1, and of the shape.
         let error = 1.0 / (sorted.len() as f64).sqrt();
@@ -139,7 +139,7 @@ mod tests {
 
     /// The 2.5, 50 and 97.5 % quantiles of a return level over 20,000 draws.
     fn ends(maxima: &[f64], years: f64) -> [f64; 3] {
-        let posterior = Posterior::of(maxima).unwrap();
+        let posterior = Posterior::fit(maxima).unwrap();
         let mut random = stream(5, "posterior", &[]);
         let mut levels: Vec<f64> = (0..20_000)
             .map(|_| {
@@ -180,9 +180,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_fitted_has_no_posterior() {
-        assert!(Posterior::of(&MAXIMA[..9]).is_none());
-        assert!(Posterior::of(&[7.0; 30]).is_none());
-        assert!(Posterior::of(&[f64::NAN; 30]).is_none());
+        assert!(Posterior::fit(&MAXIMA[..9]).is_none());
+        assert!(Posterior::fit(&[7.0; 30]).is_none());
+        assert!(Posterior::fit(&[f64::NAN; 30]).is_none());
         // The fitted shapes of these maxima are outside the range of the grid.
         let heavy: Vec<f64> = (0..15).map(|k| f64::from(k).exp()).collect();
         let light: Vec<f64> = (0..15).map(|k| -f64::from(14 - k).exp()).collect();

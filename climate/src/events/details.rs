@@ -101,7 +101,11 @@ pub struct RiverOnLand {
 
 impl RiverOnLand {
     /// Where a described event reaches land, if it is a river that does.
-    pub(super) fn of(event: &Event, grid: &LatLonGrid, fields: &EventFields<'_>) -> Option<Self> {
+    pub(super) fn where_it_lands(
+        event: &Event,
+        grid: &LatLonGrid,
+        fields: &EventFields<'_>,
+    ) -> Option<Self> {
         let details = &event.details;
         let place = details.land_lat_deg.zip(details.land_lon_deg);
         let (lat_deg, lon_deg) = place.filter(|_| event.class == Class::AtmosphericRiver)?;

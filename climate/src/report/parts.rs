@@ -26,7 +26,7 @@ impl Verdict {
     const ALL: [Self; 3] = [Self::Significant, Self::NotSignificant, Self::NotTested];
 
     /// That of a row with this p.
-    pub(crate) fn of(p: Option<f64>, is_significant: bool) -> Self {
+    pub(crate) fn from_p(p: Option<f64>, is_significant: bool) -> Self {
         match (p, is_significant) {
             (_, true) => Self::Significant,
             (Some(_), false) => Self::NotSignificant,
@@ -346,7 +346,7 @@ mod tests {
 
     #[test]
     fn only_what_is_significant_is_marked() {
-        let of = |significant| ("1 < 2".to_string(), Verdict::of(Some(0.5), significant));
+        let of = |significant| ("1 < 2".to_string(), Verdict::from_p(Some(0.5), significant));
         let html = sentences(Class::TropicalCyclone, &[of(false)], &[of(true)], "trend");
         assert_eq!(html.matches(" sure\">1 &lt; 2</li>").count(), 1);
         assert!(
@@ -366,7 +366,7 @@ mod tests {
     /// Regression: without a single test the legend said "not significant".
     #[test]
     fn what_was_not_tested_has_a_mark_of_its_own() {
-        let untested = Verdict::of(None, false);
+        let untested = Verdict::from_p(None, false);
         let html = sentences(
             Class::TropicalCyclone,
             &[("1 against 2".into(), untested)],
@@ -377,7 +377,10 @@ mod tests {
         let legend = marks(&[untested, untested]);
         assert!(legend.contains("not tested"), "{legend}");
         assert!(!legend.contains("significant"), "{legend}");
-        let legend = marks(&[Verdict::of(Some(0.5), false), Verdict::of(Some(0.01), true)]);
+        let legend = marks(&[
+            Verdict::from_p(Some(0.5), false),
+            Verdict::from_p(Some(0.01), true),
+        ]);
         assert!(legend.contains("</i>significant</li>"), "{legend}");
         assert!(legend.contains("</i>not significant</li>"), "{legend}");
         assert!(!legend.contains("not tested"), "{legend}");

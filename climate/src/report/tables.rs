@@ -110,7 +110,7 @@ pub(crate) fn strongest_cyclones(source: &Source, rows: usize) -> Option<String>
 
 /// Up to `rows` rivers with the event at which they are longest. Of those without tracks that overlap within three days
 /// there is the first only: else one river at all its times fills the table.
-fn told_apart<'f, 'a>(found: &'f [Object<'a>], rows: usize) -> Vec<(&'f Object<'a>, &'a Event)> {
+fn distinct<'f, 'a>(found: &'f [Object<'a>], rows: usize) -> Vec<(&'f Object<'a>, &'a Event)> {
     let box_of = |event: &Event| GeoBox {
         class: BoxClass::AtmosphericRiver,
         west_deg: event.west_deg,
@@ -145,7 +145,7 @@ pub(crate) fn longest_rivers(source: &Source, rows: usize) -> Option<String> {
     let mut found = objects(source, Class::AtmosphericRiver);
     let length = |o: &Object<'_>| o.longest.map_or(0.0, |e| e.length_km);
     found.sort_by(|a, b| length(b).total_cmp(&length(a)));
-    let cells: Vec<Vec<String>> = told_apart(&found, rows)
+    let cells: Vec<Vec<String>> = distinct(&found, rows)
         .into_iter()
         .enumerate()
         .map(|(k, (o, at))| {

@@ -210,7 +210,7 @@ impl Default for TrackerOptions {
 impl TrackerOptions {
     /// The rules for joining the events of a class; those of depressions for the background, which has no events and is
     /// refused by [`super::Tracker::push`].
-    pub fn of(&self, class: Class) -> &Linking {
+    pub fn linking(&self, class: Class) -> &Linking {
         match class {
             Class::AtmosphericRiver => &self.atmospheric_river,
             Class::TropicalCyclone => &self.tropical_cyclone,
@@ -219,7 +219,7 @@ impl TrackerOptions {
         }
     }
 
-    fn of_mut(&mut self, class: Class) -> &mut Linking {
+    fn linking_mut(&mut self, class: Class) -> &mut Linking {
         match class {
             Class::AtmosphericRiver => &mut self.atmospheric_river,
             Class::TropicalCyclone => &mut self.tropical_cyclone,
@@ -233,7 +233,7 @@ impl TrackerOptions {
     pub fn for_boxes() -> Self {
         let mut options = Self::default();
         for class in Class::TRACKED {
-            let linking = options.of_mut(class);
+            let linking = options.linking_mut(class);
             linking.min_overlap = 0.5;
             linking.join_by_overlap = !class.is_cyclone();
         }
@@ -248,7 +248,7 @@ impl TrackerOptions {
             self.max_step_hours.to_string(),
         )];
         for class in Class::TRACKED {
-            let linking = self.of(class);
+            let linking = self.linking(class);
             let numbers = linking
                 .numbers()
                 .map(|(key, value)| (key, value.to_string()));
@@ -263,9 +263,9 @@ impl TrackerOptions {
     #[must_use]
     pub fn keep_all(mut self) -> Self {
         for class in Class::TRACKED {
-            self.of_mut(class).min_duration_hours = 0.0;
-            self.of_mut(class).min_peak_wind_m_s = 0.0;
-            self.of_mut(class).min_displacement_km = 0.0;
+            self.linking_mut(class).min_duration_hours = 0.0;
+            self.linking_mut(class).min_peak_wind_m_s = 0.0;
+            self.linking_mut(class).min_displacement_km = 0.0;
         }
         self
     }
@@ -276,7 +276,7 @@ impl TrackerOptions {
     /// [`ClimateError::Invalid`] naming the option.
     pub fn check(&self) -> Result<()> {
         for class in Class::TRACKED {
-            self.of(class).check(class)?;
+            self.linking(class).check(class)?;
         }
         if self.max_step_hours.is_nan() || self.max_step_hours < 0.0 {
             return Err(ClimateError::Invalid(format!(

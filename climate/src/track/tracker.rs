@@ -114,7 +114,7 @@ impl Tracker {
     }
 
     fn is_stalled(&self, open: &OpenTrack) -> bool {
-        let shortest = self.options.of(open.track.class).min_duration_hours;
+        let shortest = self.options.linking(open.track.class).min_duration_hours;
         !self.is_listed(open) && open.track.duration_hours() > MAX_STALLED_HOURS.max(shortest)
     }
 
@@ -123,7 +123,7 @@ impl Tracker {
     /// Once true it stays true: duration, highest wind and greatest displacement never decrease.
     fn is_listed(&self, open: &OpenTrack) -> bool {
         let track = &open.track;
-        let linking = self.options.of(track.class);
+        let linking = self.options.linking(track.class);
         let reached = linking.min_peak_wind_m_s == 0.0
             || (track.max_wind_m_s).is_some_and(|wind| wind >= linking.min_peak_wind_m_s);
         track.origin == Origin::StartOfData
@@ -224,7 +224,7 @@ impl Tracker {
 
     /// How long after its last point a track may continue, hours.
     fn max_silence_hours(&self, track: &Track) -> f64 {
-        let gap = self.options.of(track.class).max_gap_hours;
+        let gap = self.options.linking(track.class).max_gap_hours;
         if Some(track.end) == self.last_time {
             gap.max(self.options.max_step_hours)
         } else {
@@ -263,7 +263,7 @@ impl Tracker {
         events: &mut [&mut DetectedEvent],
         step: &mut Step,
     ) {
-        let linking: Linking = *self.options.of(class);
+        let linking: Linking = *self.options.linking(class);
         let (mut tracks, others): (Vec<_>, Vec<_>) = std::mem::take(&mut self.open)
             .into_iter()
             .partition(|open| open.track.class == class);

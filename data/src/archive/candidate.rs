@@ -55,7 +55,10 @@ struct Provided {
 impl<'f> Candidate<'f> {
     /// Returns the variable as a field on the grid of its file; `None` if it is not one, or has further dimensions
     /// longer than 1 (ensemble members, for instance).
-    pub(super) fn of(variable: &'f netcdf::Variable<'f>, shape: &'f FileShape) -> Option<Self> {
+    pub(super) fn from_variable(
+        variable: &'f netcdf::Variable<'f>,
+        shape: &'f FileShape,
+    ) -> Option<Self> {
         let (roles, axis) = roles(variable, shape)?;
         let has_time = roles.contains(&Role::Time);
         let coordinates = nc::text(variable, "coordinates").unwrap_or_default();

@@ -327,7 +327,7 @@ pub(crate) fn scan(path: &Path) -> Result<FileInfo> {
         grid: Arc::new(grid),
     };
     for variable in file.variables().filter(nc::is_numeric) {
-        match Candidate::of(&variable, &shape) {
+        match Candidate::from_variable(&variable, &shape) {
             Some(field) => field.add_to(&mut layout),
             None => candidate::refuse_no_field(&variable, &shape, &mut layout),
         }

@@ -70,7 +70,7 @@ impl BoxFault {
     }
 
     /// The fault of a box's edges on the globe, and what was expected; `None` if they are valid.
-    pub(super) fn of(geo: &GeoBox) -> Option<(Self, &'static str)> {
+    pub(super) fn find(geo: &GeoBox) -> Option<(Self, &'static str)> {
         let latitudes = [geo.south_deg, geo.north_deg];
         let longitudes = [geo.west_deg, geo.east_deg];
         // Written so that NaN counts as off the globe, too.

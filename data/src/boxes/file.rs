@@ -27,7 +27,7 @@ pub enum FileKind {
 
 impl FileKind {
     /// Determines the kind by file name extension; `None` for `.nc`, which usually holds masks or tracks.
-    pub fn of(path: &Path) -> Option<Self> {
+    pub fn by_extension(path: &Path) -> Option<Self> {
         let end = path.extension().unwrap_or_default().to_string_lossy();
         Some(match end.to_ascii_lowercase().as_str() {
             "csv" => Self::Table,
@@ -37,12 +37,12 @@ impl FileKind {
         })
     }
 
-    /// Like [`Self::of`], for a file known to hold boxes: `.nc` is then ExtremeWeather's.
+    /// Like [`Self::by_extension`], for a file known to hold boxes: `.nc` is then ExtremeWeather's.
     fn of_boxes(path: &Path) -> Option<Self> {
         let is_netcdf = path
             .extension()
             .is_some_and(|end| end.eq_ignore_ascii_case("nc"));
-        Self::of(path).or(is_netcdf.then_some(Self::ExtremeWeather))
+        Self::by_extension(path).or(is_netcdf.then_some(Self::ExtremeWeather))
     }
 }
 

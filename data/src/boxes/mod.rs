@@ -165,7 +165,7 @@ impl GeoBox {
     /// # Errors
     /// [`DataError::Invalid`] if the box has no extent or is not on the globe.
     pub fn check(&self) -> Result<()> {
-        let Some((fault, _)) = BoxFault::of(self) else {
+        let Some((fault, _)) = BoxFault::find(self) else {
             return Ok(());
         };
         let (class, edges) = (self.class.name(), fault::edges(self));

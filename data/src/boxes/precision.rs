@@ -139,7 +139,7 @@ impl AveragePrecision {
     /// scikit-learn. `of_found`: `scripts/train_val.py` and `helper_fxns.py` of `hur-detect`, the code of Racah et al.
     /// 2017 (arXiv:1612.02095): scikit-learn's function applied to predictions only, so that misses do not lower
     /// recall.
-    pub fn of(curve: &[CurvePoint], truths: f64) -> Option<Self> {
+    pub fn of_curve(curve: &[CurvePoint], truths: f64) -> Option<Self> {
         if truths <= 0.0 {
             return None;
         }
@@ -215,7 +215,7 @@ mod tests {
             (0.6, 0.75),
         ];
         assert_eq!(found, expected);
-        let ap = AveragePrecision::of(&points, 4.0).unwrap();
+        let ap = AveragePrecision::of_curve(&points, 4.0).unwrap();
         let steps = 1.0 + 2.0 / 3.0 + 0.75;
         assert_relative_eq!(ap.step, steps / 4.0);
         assert_relative_eq!(ap.of_found, steps / 3.0);
@@ -229,12 +229,12 @@ mod tests {
             .into_iter()
             .map(|d| Detection { right: true, ..d })
             .collect();
-        let ap = AveragePrecision::of(&curve(right, 5.0), 5.0).unwrap();
+        let ap = AveragePrecision::of_curve(&curve(right, 5.0), 5.0).unwrap();
         assert_relative_eq!(ap.step, 1.0);
         assert_relative_eq!(ap.coco, 1.0);
-        let none = AveragePrecision::of(&curve([], 5.0), 5.0).unwrap();
+        let none = AveragePrecision::of_curve(&curve([], 5.0), 5.0).unwrap();
         assert_eq!((none.step, none.coco, none.of_found), (0.0, 0.0, 0.0));
-        assert_eq!(AveragePrecision::of(&curve(table(), 0.0), 0.0), None);
+        assert_eq!(AveragePrecision::of_curve(&curve(table(), 0.0), 0.0), None);
     }
 
     #[test]

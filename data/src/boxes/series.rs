@@ -44,7 +44,8 @@ impl BoxSeries {
             times: Vec::new(),
             held: None,
         };
-        let in_order = FileKind::of(path) == Some(FileKind::Table) && series.read_times()?;
+        let in_order =
+            FileKind::by_extension(path) == Some(FileKind::Table) && series.read_times()?;
         if !in_order {
             let frames = read(path, grid, calendar)?;
             series.times = frames.frames().iter().map(|frame| frame.time).collect();

@@ -272,7 +272,7 @@ impl Line<'_> {
             north_deg: self.number(NORTH)?,
             confidence,
         };
-        if let Some((fault, expected)) = BoxFault::of(&geo) {
+        if let Some((fault, expected)) = BoxFault::find(&geo) {
             return Err(self.bad(fault, expected, &edges(&geo)));
         }
         let track_id = match known(self.cell(TRACK_ID)) {

@@ -85,7 +85,7 @@ impl StoreBoxes {
     }
 
     /// The boxes of a sample; `None` if it is unlabelled.
-    pub(super) fn of(&self, id: usize) -> Option<&[GeoBox]> {
+    pub(super) fn of_sample(&self, id: usize) -> Option<&[GeoBox]> {
         self.samples.get(id)?.as_deref()
     }
 
@@ -169,7 +169,7 @@ impl Store {
     /// The boxes of a sample: `None` if it is unlabelled or the store has no boxes at all; empty if it was searched and
     /// has none.
     pub fn boxes(&self, id: usize) -> Option<&[GeoBox]> {
-        self.boxes.as_ref()?.of(id)
+        self.boxes.as_ref()?.of_sample(id)
     }
 
     /// Whether the store has boxes, at least for some samples.

@@ -258,7 +258,7 @@ impl Store {
         let scales = match normalisation {
             Some(normalisation) => normalisation.select(channels)?.channels,
             None => {
-                let mean = |v: Variable| self.statistics().of(v).map_or(0.0, |s| s.mean);
+                let mean = |v: Variable| self.statistics().channel(v).map_or(0.0, |s| s.mean);
                 let raw = channels.iter().map(|&v| ChannelScale::identity(v, mean(v)));
                 raw.collect()
             }

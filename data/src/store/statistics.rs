@@ -143,7 +143,7 @@ impl Statistics {
     }
 
     /// The statistics of one channel, if present.
-    pub fn of(&self, variable: Variable) -> Option<&ChannelStatistics> {
+    pub fn channel(&self, variable: Variable) -> Option<&ChannelStatistics> {
         let index = self.variables.iter().position(|&v| v == variable)?;
         self.channels.get(index)
     }

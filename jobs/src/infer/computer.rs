@@ -196,7 +196,7 @@ impl Computer<'_, '_, '_> {
             let (boxes, cells) = std::mem::take(&mut found[answer]);
             file.missing += frames[answer * every].missing as u64;
             let found = Found {
-                not_finite: NotFinite::of(ensemble.first(), cells),
+                not_finite: NotFinite::if_any(ensemble.first(), cells),
                 ..Found::boxes(input.times()[index], boxes)
             };
             if !self.is_usable(file, &found)? {

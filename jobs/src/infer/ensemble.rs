@@ -268,7 +268,7 @@ impl<'m> Ensemble<'m> {
                 };
                 Found {
                     mask,
-                    not_finite: of_mask.or(NotFinite::of(model, cells)),
+                    not_finite: of_mask.or(NotFinite::if_any(model, cells)),
                     ..Found::boxes(time, boxes)
                 }
             })
@@ -296,7 +296,7 @@ impl<'m> Ensemble<'m> {
                 let x = tensor(values, times.len(), (rows, columns))?;
                 let prediction = model.predict_tensor(&x, &times, true, strips)?;
                 for (broken, points) in broken.iter_mut().zip(prediction.not_finite) {
-                    *broken = broken.take().or(NotFinite::of(model, points));
+                    *broken = broken.take().or(NotFinite::if_any(model, points));
                 }
                 if let Some(probabilities) = prediction.probabilities {
                     ensemble_mean.add(&probabilities, *view);

@@ -223,7 +223,7 @@ impl WatchedRank {
 
 impl WatchedRanks {
     /// The ranks, of `size`, that `rank` watches.
-    pub fn of(claims: &Claims, rank: usize, size: usize) -> Self {
+    pub fn watched_by(claims: &Claims, rank: usize, size: usize) -> Self {
         let others = match rank {
             0 => 1..size,
             _ => 0..1,
@@ -302,7 +302,7 @@ mod tests {
                 heartbeat.unwrap().done();
             }
             comm.barrier().unwrap();
-            let mut watched = WatchedRanks::of(&claims, rank, 3);
+            let mut watched = WatchedRanks::watched_by(&claims, rank, 3);
             let start = Instant::now();
             let found = loop {
                 match watched.are_done(limits) {
@@ -405,6 +405,10 @@ mod tests {
         let heartbeat = Heartbeat::start(&claims, 0, Arc::default());
         assert!(heartbeat.unwrap().is_none());
         let limits = Limits::new(LOOK, 1);
-        assert!(WatchedRanks::of(&claims, 0, 1).are_done(limits).unwrap());
+        assert!(
+            WatchedRanks::watched_by(&claims, 0, 1)
+                .are_done(limits)
+                .unwrap()
+        );
     }
 }

@@ -106,7 +106,7 @@ impl Model {
         let (suppression, clips) = match contract.task() {
             Task::Detect => {
                 let recipe = Recipe::parse(&contract.recipe, &[])?;
-                let clips = ClipShape::of(&contract.network, recipe.data.clip_stride);
+                let clips = ClipShape::for_network(&contract.network, recipe.data.clip_stride);
                 (recipe.detection.suppression, clips)
             }
             Task::Segment => (Suppression::default(), None),

@@ -102,7 +102,7 @@ pub(super) fn work(
         && !done.stopped
     {
         let own = done.finished.iter().map(FinishedFile::times).sum();
-        let others = WatchedRanks::of(claims, rank, size);
+        let others = WatchedRanks::watched_by(claims, rank, size);
         // The first rank sees when all others are done, and they wait for it. So no rank enters the final collective
         // call while another still computes: a long wait there would count as a stall.
         let (at_once, later) = match rank {

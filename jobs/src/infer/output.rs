@@ -34,7 +34,7 @@ pub(super) struct NotFinite {
 
 impl NotFinite {
     /// The fault of a model with this many non-finite points; `None` for 0.
-    pub fn of(model: &Model, points: usize) -> Option<Self> {
+    pub fn if_any(model: &Model, points: usize) -> Option<Self> {
         (points > 0).then(|| Self {
             model: model.path().to_path_buf(),
             points,
@@ -83,7 +83,7 @@ impl Found {
         let all = prediction.probabilities;
         let masks = prediction.masks.into_iter().zip(prediction.not_finite);
         let found = masks.enumerate().map(|(k, (mask, points))| Self {
-            not_finite: NotFinite::of(model, points),
+            not_finite: NotFinite::if_any(model, points),
             ..Self::mask(FoundMask {
                 mask,
                 probabilities: all.as_ref().map(|p| p.index_axis(Axis(0), k).to_owned()),

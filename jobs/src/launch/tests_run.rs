@@ -147,7 +147,7 @@ impl Stage {
     }
 
     /// Sends a signal to the script as soon as ranks train.
-    fn tell(&self, signal: &str, variables: &[(&str, &str)]) -> Ended {
+    fn send_signal(&self, signal: &str, variables: &[(&str, &str)]) -> Ended {
         let mut all = vec![("WAIT", "yes")];
         all.extend(variables);
         let script = self.start(&all);
@@ -257,7 +257,7 @@ fn a_launcher_that_started_nothing_does_not_make_a_run_done() {
 fn a_signal_before_the_end_reaches_the_ranks_and_the_job_comes_back() {
     for (machine, again, _) in SYSTEMS {
         for signal in ["-USR1", "-USR2"] {
-            let ended = Stage::of(machine, |_| ()).tell(signal, &[]);
+            let ended = Stage::of(machine, |_| ()).send_signal(signal, &[]);
             check(machine, again, &ended, 75, 1);
             assert_eq!(ended.count("supervise was told"), 1, "{}", ended.log);
         }
@@ -268,12 +268,12 @@ fn a_signal_before_the_end_reaches_the_ranks_and_the_job_comes_back() {
 fn ranks_that_the_launcher_ended_after_the_signal_come_back_too() {
     for (machine, again, ended_code) in SYSTEMS {
         let killed = [("TOLD_CODE", "137")];
-        let ended = Stage::of(machine, |_| ()).tell("-USR1", &killed);
+        let ended = Stage::of(machine, |_| ()).send_signal("-USR1", &killed);
         check(machine, again, &ended, 75, 1);
-        let ended = Stage::of(machine, |_| ()).tell("-TERM", &killed);
+        let ended = Stage::of(machine, |_| ()).send_signal("-TERM", &killed);
         check(machine, again, &ended, ended_code, 0);
         // The disk was full.
-        let ended = Stage::of(machine, |_| ()).tell("-USR1", &[("TOLD_CODE", "5")]);
+        let ended = Stage::of(machine, |_| ()).send_signal("-USR1", &[("TOLD_CODE", "5")]);
         check(machine, again, &ended, 5, 0);
     }
 }
@@ -281,7 +281,7 @@ fn ranks_that_the_launcher_ended_after_the_signal_come_back_too() {
 #[test]
 fn a_job_that_somebody_ends_does_not_come_back() {
     for (machine, again, code) in SYSTEMS {
-        let ended = Stage::of(machine, |_| ()).tell("-TERM", &[]);
+        let ended = Stage::of(machine, |_| ()).send_signal("-TERM", &[]);
         check(machine, again, &ended, code, 0);
         assert!(
             ended.said.contains("told to end at step 15"),

@@ -172,7 +172,11 @@ impl Question<'_> {
         let of_rank = local.times(self.accumulate);
         let samples = of_rank.samples();
         if group > 1 {
-            sums::check(&sums::Shape::of(self.machine, group), self.distributed).map_err(bad)?;
+            sums::check(
+                &sums::Shape::on_machine(self.machine, group),
+                self.distributed,
+            )
+            .map_err(bad)?;
         }
         let steps = self.length.steps(of_rank.labelled * group);
         let steps = steps.map_err(bad)?;
@@ -233,7 +237,7 @@ impl Question<'_> {
     fn step(&self, nodes: usize, group: usize, samples: usize) -> Step {
         let machine = self.machine;
         let compute = samples as f64 / self.rate.samples_s(self.workload);
-        let shape = sums::Shape::of(machine, group);
+        let shape = sums::Shape::on_machine(machine, group);
         let buckets = self.workload.buckets(self.distributed.bucket_values());
         let alone = group == 1;
         let gradients = buckets.iter().map(|bucket| BucketReduction {

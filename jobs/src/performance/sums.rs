@@ -21,7 +21,7 @@ pub struct Shape {
 impl Shape {
     /// The placement of this many consecutive ranks on a machine's nodes.
     #[must_use]
-    pub fn of(machine: &Machine, ranks: usize) -> Self {
+    pub fn on_machine(machine: &Machine, ranks: usize) -> Self {
         Self::on_nodes_of(machine.node.ranks, ranks)
     }
 
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn summit_by_hand() {
         let (machine, values) = (summit(), 4_000_000);
-        let shape = Shape::of(&machine, 27_360);
+        let shape = Shape::on_machine(&machine, 27_360);
         assert_eq!((shape.nodes, shape.each), (4560, 6));
         let how = Distributed {
             leaders: Some(4),
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn half_on_the_wire_halves_what_goes_between_nodes_only() {
         let machine = summit();
-        let on = |nodes: usize| Shape::of(&machine, 6 * nodes);
+        let on = |nodes: usize| Shape::on_machine(&machine, 6 * nodes);
         let with = |wire| {
             let how = Distributed {
                 wire,
@@ -204,7 +204,7 @@ mod tests {
             ..Distributed::default()
         };
         let near = |ranks: usize, how: Distributed, expected: f64| {
-            let found = seconds(values, &Shape::of(&machine, ranks), &machine, &how);
+            let found = seconds(values, &Shape::on_machine(&machine, ranks), &machine, &how);
             let off = (found / expected - 1.0).abs();
             assert!(off < 1e-6, "{how:?}: {found} and not {expected}");
         };
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn one_rank_sums_nothing() {
         let (machine, how) = (summit(), Distributed::default());
-        let alone = Shape::of(&machine, 1);
+        let alone = Shape::on_machine(&machine, 1);
         assert_eq!(seconds(1000, &alone, &machine, &how), 0.0);
         assert_eq!(seconds_of_facts(1000, &alone, &machine), 0.0);
     }
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn what_the_program_refuses_is_not_predicted() {
         let machine = summit();
-        let refused = |ranks, how: &Distributed| check(&Shape::of(&machine, ranks), how);
+        let refused = |ranks, how: &Distributed| check(&Shape::on_machine(&machine, ranks), how);
         let nine = Distributed {
             leaders: Some(9),
             ..Distributed::default()

@@ -236,7 +236,7 @@ impl Recipe {
 
     /// The clips that its network trains on; `None` for a network that sees single fields.
     pub fn clips(&self) -> Option<ClipShape> {
-        ClipShape::of(&self.network, self.data.clip_stride)
+        ClipShape::for_network(&self.network, self.data.clip_stride)
     }
 
     /// The schedule of steps on `ranks` ranks, at the rate that `distributed.rate_scaling` gives for their samples.

@@ -17,7 +17,7 @@ impl Captured {
     ///
     /// # Errors
     /// [`GpuError::NotBuilt`].
-    pub fn of(
+    pub fn capture(
         _: &Network,
         _: &Tensor,
         _: &Storage,

@@ -93,7 +93,7 @@ impl Captured {
     ///
     /// # Errors
     /// [`GpuError::NotCaptured`] naming what cannot be captured; nothing has changed.
-    pub fn of(
+    pub fn capture(
         network: &Network,
         x: &Tensor,
         storage: &Storage,

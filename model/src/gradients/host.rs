@@ -30,11 +30,11 @@ impl Piece {
 impl Host {
     /// A buffer of `count` zeros, in one piece.
     pub fn new(count: usize) -> Self {
-        Self::of(vec![0.0; count])
+        Self::from_values(vec![0.0; count])
     }
 
     /// A buffer of these values, in one piece.
-    pub fn of(values: Vec<f32>) -> Self {
+    pub fn from_values(values: Vec<f32>) -> Self {
         let range = 0..values.len();
         Self {
             pieces: vec![Piece { range, values }],
@@ -100,7 +100,7 @@ impl Host {
     /// All values; merges the pieces into one.
     pub fn whole_mut(&mut self) -> &mut [f32] {
         if self.pieces.len() > 1 || self.pieces.iter().any(Piece::is_away) {
-            *self = Self::of(self.joined());
+            *self = Self::from_values(self.joined());
         }
         self.pieces
             .first_mut()

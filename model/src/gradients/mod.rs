@@ -50,7 +50,7 @@ pub struct Gradients {
 impl Clone for Gradients {
     fn clone(&self) -> Self {
         Self {
-            host: Host::of(self.as_slice().into_owned()),
+            host: Host::from_values(self.as_slice().into_owned()),
             watch: None,
             unfinished: false,
             #[cfg(feature = "cuda")]

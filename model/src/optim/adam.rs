@@ -17,7 +17,7 @@ impl Kernel for Adam<'_> {
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
         let &Step { config, unbias, .. } = self.0;
         let (beta1, beta2, epsilon) = (config.beta1, config.beta2, config.epsilon);
-        let (rate, decay, factor) = self.0.of(piece.parameter);
+        let (rate, decay, factor) = self.0.rate_decay_factor(piece.parameter);
         // One division per value: with more, the sweep would be bound by the divider rather than by memory.
         let (step_size, root) = (rate * unbias.0, unbias.1.sqrt());
         let (l2, shrink) = match config.rule.shrinks() {

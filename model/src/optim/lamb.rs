@@ -20,7 +20,7 @@ impl Kernel for Moments<'_> {
             true => 1.0 - beta1,
             false => 1.0,
         };
-        let (_, decay, factor) = self.0.of(piece.parameter);
+        let (_, decay, factor) = self.0.rate_decay_factor(piece.parameter);
         let moments = piece.first.iter_mut().zip(piece.second);
         let values = piece.values.iter().zip(piece.gradient);
         let all = values.zip(moments).zip(piece.direction.iter_mut());

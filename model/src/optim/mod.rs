@@ -358,7 +358,7 @@ impl Step<'_> {
 
     /// Learning rate, weight decay and gradient factor of a parameter.
     #[inline(always)]
-    fn of(&self, parameter: usize) -> (f32, f32, f32) {
+    fn rate_decay_factor(&self, parameter: usize) -> (f32, f32, f32) {
         (
             self.rates[parameter],
             self.decay[parameter],

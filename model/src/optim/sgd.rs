@@ -16,7 +16,7 @@ impl Kernel for Sgd<'_> {
     #[inline(always)]
     fn run(&self, piece: Piece<'_>) -> [f64; 2] {
         let momentum = self.0.config.momentum;
-        let (rate, decay, factor) = self.0.of(piece.parameter);
+        let (rate, decay, factor) = self.0.rate_decay_factor(piece.parameter);
         let velocity = piece.first.iter_mut();
         let all = piece.values.iter_mut().zip(piece.gradient).zip(velocity);
         if self.0.config.nesterov {

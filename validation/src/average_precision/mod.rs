@@ -258,7 +258,7 @@ impl Sorted {
 
     fn average(&self, overlap: usize, drawn: &[u32]) -> Option<AveragePrecision> {
         let truths = self.truths(drawn);
-        AveragePrecision::of(&curve(self.at(overlap, drawn), truths), truths)
+        AveragePrecision::of_curve(&curve(self.at(overlap, drawn), truths), truths)
     }
 
     fn headline(&self, drawn: &[u32]) -> Headline<f64> {

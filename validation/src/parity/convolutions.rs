@@ -191,7 +191,7 @@ impl Judge {
     }
 
     fn forward(&self, backend: Backend, dtype: DType) -> Values {
-        let (x, spec) = (of(&self.x, dtype), &self.case.spec);
+        let (x, spec) = (with_dtype(&self.x, dtype), &self.case.spec);
         values(&if self.is_depthwise() {
             backend.depthwise_conv2d(x, &self.kernel, spec)?
         } else {
@@ -201,7 +201,7 @@ impl Judge {
 
     fn data(&self, backend: Backend, dtype: DType) -> Values {
         let Convolution { spec, x, .. } = &self.case;
-        let dy = of(&self.dy, dtype);
+        let dy = with_dtype(&self.dy, dtype);
         values(&if self.is_depthwise() {
             backend.depthwise_conv2d_backward_data(dy, &self.kernel, *x, spec)?
         } else {
@@ -210,7 +210,11 @@ impl Judge {
     }
 
     fn weights(&self, backend: Backend, dtype: DType) -> Values {
-        let (x, dy, spec) = (of(&self.x, dtype), of(&self.dy, dtype), &self.case.spec);
+        let (x, dy, spec) = (
+            with_dtype(&self.x, dtype),
+            with_dtype(&self.dy, dtype),
+            &self.case.spec,
+        );
         let mut dw = self.dw.clone();
         if self.is_depthwise() {
             backend.depthwise_conv2d_backward_weights(x, dy, spec, &mut dw)?;
@@ -222,6 +226,6 @@ impl Judge {
 }
 
 /// The tensor of a type.
-fn of(all: &[Tensor; 3], dtype: DType) -> &Tensor {
+fn with_dtype(all: &[Tensor; 3], dtype: DType) -> &Tensor {
     all.iter().find(|t| t.dtype() == dtype).unwrap_or(&all[0])
 }

@@ -51,21 +51,27 @@ pub(super) fn rows() -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn of(seed: u64, shape: &[usize], dtype: DType) -> ModelResult<Tensor> {
+fn field_as(seed: u64, shape: &[usize], dtype: DType) -> ModelResult<Tensor> {
     Ok(field(seed, shape)?.to_dtype(dtype)?)
 }
 
 fn transposed(backend: Backend, dtype: DType, periodic: bool) -> Values {
-    let (x, w) = (of(1, &[2, 15, 21, 24], dtype)?, field(2, &[24, 16, 3, 3])?);
+    let (x, w) = (
+        field_as(1, &[2, 15, 21, 24], dtype)?,
+        field(2, &[24, 16, 3, 3])?,
+    );
     let spec = ConvTransposeSpec::double(periodic);
     values(&backend.conv_transpose2d(&x, &w, Some(&field(3, &[16])?), &spec)?)
 }
 
 fn transposed_backward(backend: Backend, dtype: DType, periodic: bool) -> Values {
-    let (x, w) = (of(1, &[2, 15, 21, 24], dtype)?, field(2, &[24, 16, 3, 3])?);
+    let (x, w) = (
+        field_as(1, &[2, 15, 21, 24], dtype)?,
+        field(2, &[24, 16, 3, 3])?,
+    );
     let (spec, dy) = (
         ConvTransposeSpec::double(periodic),
-        of(4, &[2, 30, 42, 16], dtype)?,
+        field_as(4, &[2, 30, 42, 16], dtype)?,
     );
     let mut all = values(&backend.conv_transpose2d_backward_data(&dy, &w, &spec)?)?;
     let (mut dw, mut dbias) = (vec![0.0; w.elem_count()], vec![0.0; 16]);
@@ -81,7 +87,7 @@ fn transposed_backward(backend: Backend, dtype: DType, periodic: bool) -> Values
 }
 
 fn normalised(backend: Backend, dtype: DType, _: bool) -> Values {
-    let (x, residual) = (of(1, &SHAPE, dtype)?, of(2, &SHAPE, dtype)?);
+    let (x, residual) = (field_as(1, &SHAPE, dtype)?, field_as(2, &SHAPE, dtype)?);
     let (gamma, beta) = (draw(3, 13), draw(4, 13));
     let result =
         backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, Some(&residual), true, None)?;
@@ -89,7 +95,7 @@ fn normalised(backend: Backend, dtype: DType, _: bool) -> Values {
 }
 
 fn normalised_backward(backend: Backend, dtype: DType, _: bool) -> Values {
-    let (x, dy) = (of(1, &SHAPE, dtype)?, of(5, &SHAPE, dtype)?);
+    let (x, dy) = (field_as(1, &SHAPE, dtype)?, field_as(5, &SHAPE, dtype)?);
     let (gamma, beta) = (draw(3, 13), draw(4, 13));
     let (_, saved) = backend.batch_norm_forward(&x, &gamma, &beta, 1e-5, None, true, None)?;
     let after = After {
@@ -117,15 +123,15 @@ fn normalised_backward(backend: Backend, dtype: DType, _: bool) -> Values {
 fn max_pooled(backend: Backend, dtype: DType, periodic: bool) -> Values {
     values(
         &backend
-            .max_pool(&of(1, &SHAPE, dtype)?, &PoolSpec::stem(periodic))?
+            .max_pool(&field_as(1, &SHAPE, dtype)?, &PoolSpec::stem(periodic))?
             .0,
     )
 }
 
 fn max_pooled_backward(backend: Backend, dtype: DType, periodic: bool) -> Values {
     let pool = PoolSpec::stem(periodic);
-    let (y, winner) = backend.max_pool(&of(1, &SHAPE, dtype)?, &pool)?;
-    let dy = of(2, y.dims(), dtype)?;
+    let (y, winner) = backend.max_pool(&field_as(1, &SHAPE, dtype)?, &pool)?;
+    let dy = field_as(2, y.dims(), dtype)?;
     values(&backend.max_pool_backward(&dy, &winner, SHAPE, &pool)?)
 }
 
@@ -136,26 +142,26 @@ fn averaged(backend: Backend, dtype: DType, periodic: bool) -> Values {
         padding: 1,
         periodic,
     };
-    let y = backend.avg_pool(&of(1, &SHAPE, dtype)?, &pool)?;
-    let dx = backend.avg_pool_backward(&of(2, y.dims(), dtype)?, SHAPE, &pool)?;
+    let y = backend.avg_pool(&field_as(1, &SHAPE, dtype)?, &pool)?;
+    let dx = backend.avg_pool_backward(&field_as(2, y.dims(), dtype)?, SHAPE, &pool)?;
     Ok([values(&y)?, values(&dx)?].concat())
 }
 
 fn averaged_globally(backend: Backend, dtype: DType, _: bool) -> Values {
-    let y = backend.global_average_pool(&of(1, &SHAPE, dtype)?)?;
-    let dx = backend.global_average_pool_backward(&of(2, y.dims(), dtype)?, SHAPE)?;
+    let y = backend.global_average_pool(&field_as(1, &SHAPE, dtype)?)?;
+    let dx = backend.global_average_pool_backward(&field_as(2, y.dims(), dtype)?, SHAPE)?;
     Ok([values(&y)?, values(&dx)?].concat())
 }
 
 fn resized(backend: Backend, dtype: DType, periodic: bool) -> Values {
-    let x = of(1, &SHAPE, dtype)?;
+    let x = field_as(1, &SHAPE, dtype)?;
     let larger = backend.resize_bilinear(&x, (122, 166), periodic)?;
     let smaller = backend.resize_bilinear(&x, (40, 57), periodic)?;
     Ok([values(&larger)?, values(&smaller)?].concat())
 }
 
 fn resized_backward(backend: Backend, dtype: DType, periodic: bool) -> Values {
-    let dy = of(1, &[2, 122, 166, 13], dtype)?;
+    let dy = field_as(1, &[2, 122, 166, 13], dtype)?;
     values(&backend.resize_bilinear_backward(&dy, SHAPE, periodic)?)
 }
 
@@ -173,7 +179,7 @@ fn labels() -> Vec<u8> {
 
 fn logits(dtype: DType) -> ModelResult<Tensor> {
     let [b, h, w, _] = SHAPE;
-    of(1, &[b, h, w, CLASSES], dtype)
+    field_as(1, &[b, h, w, CLASSES], dtype)
 }
 
 fn loss(backend: Backend, dtype: DType, _: bool) -> Values {
@@ -189,21 +195,24 @@ fn softmax(backend: Backend, dtype: DType, _: bool) -> Values {
 }
 
 fn prelu(backend: Backend, dtype: DType, _: bool) -> Values {
-    let (x, slope, mut dslope) = (of(1, &SHAPE, dtype)?, draw(2, 13), vec![0.0; 13]);
+    let (x, slope, mut dslope) = (field_as(1, &SHAPE, dtype)?, draw(2, 13), vec![0.0; 13]);
     let y = backend.prelu(&x, &slope)?;
-    let dx = backend.prelu_backward(&of(3, &SHAPE, dtype)?, &x, &slope, &mut dslope)?;
+    let dx = backend.prelu_backward(&field_as(3, &SHAPE, dtype)?, &x, &slope, &mut dslope)?;
     Ok([values(&y)?, values(&dx)?, dslope].concat())
 }
 
 fn gated(backend: Backend, dtype: DType, _: bool) -> Values {
-    let (x, z) = (of(1, &SHAPE, dtype)?, of(2, &[2, 1, 1, 13], dtype)?);
+    let (x, z) = (
+        field_as(1, &SHAPE, dtype)?,
+        field_as(2, &[2, 1, 1, 13], dtype)?,
+    );
     let y = backend.gate(&x, &z)?;
-    let (dx, dz) = backend.gate_backward(&of(3, &SHAPE, dtype)?, &x, &z)?;
+    let (dx, dz) = backend.gate_backward(&field_as(3, &SHAPE, dtype)?, &x, &z)?;
     Ok([values(&y)?, values(&dx)?, values(&dz)?].concat())
 }
 
 fn elementwise(backend: Backend, dtype: DType, _: bool) -> Values {
-    let (x, other) = (of(1, &SHAPE, dtype)?, of(2, &SHAPE, dtype)?);
+    let (x, other) = (field_as(1, &SHAPE, dtype)?, field_as(2, &SHAPE, dtype)?);
     let y = backend.relu(&backend.add(&x, &other)?)?;
     let dx = backend.relu_backward(&other, &y)?;
     let dropped = backend.dropout(&backend.scale(&x, 0.5)?, 0.25, 3)?;
@@ -212,7 +221,10 @@ fn elementwise(backend: Backend, dtype: DType, _: bool) -> Values {
 
 fn joined(backend: Backend, dtype: DType, _: bool) -> Values {
     let [b, h, w, _] = SHAPE;
-    let (x, other) = (of(1, &SHAPE, dtype)?, of(2, &[b, h, w, 7], dtype)?);
+    let (x, other) = (
+        field_as(1, &SHAPE, dtype)?,
+        field_as(2, &[b, h, w, 7], dtype)?,
+    );
     let whole = backend.concat(&[&x, &other])?;
     let parts = backend.split(&whole, &[5, 15])?;
     let mut all = values(&whole)?;

@@ -24,7 +24,7 @@ pub struct DistanceSummary {
 }
 
 impl DistanceSummary {
-    fn of(mut distances_km: Vec<f64>) -> Option<Self> {
+    fn from_distances(mut distances_km: Vec<f64>) -> Option<Self> {
         if distances_km.is_empty() {
             return None;
         }
@@ -121,7 +121,7 @@ struct Home {
 const QUARTERS: [&str; 4] = ["DJF", "MAM", "JJA", "SON"];
 
 impl Home {
-    fn of(track: &ImportedTrack) -> Option<Self> {
+    fn at_genesis(track: &ImportedTrack) -> Option<Self> {
         let first = track.points.first()?;
         let (year, month, _) = first.time.date();
         // By one rule for both sides, whatever the file says.
@@ -145,8 +145,12 @@ impl Groupings {
         pairs: &[TrackPair],
         bootstrap: &Bootstrap,
     ) -> Self {
-        let mut homes = [reference, predicted]
-            .map(|tracks| tracks.iter().map(Home::of).collect::<Vec<Option<Home>>>());
+        let mut homes = [reference, predicted].map(|tracks| {
+            tracks
+                .iter()
+                .map(Home::at_genesis)
+                .collect::<Vec<Option<Home>>>()
+        });
         // A track that found a storm begins earlier or later, maybe in another quarter: the row of the storm would have
         // a hit by none of its tracks.
         for pair in pairs {
@@ -276,7 +280,7 @@ impl Storms<'_> {
             pod_interval,
             far_interval,
             pieces_per_hit: ratio(pairs.len() as f64, sums[0]),
-            distance: DistanceSummary::of(distances.collect()),
+            distance: DistanceSummary::from_distances(distances.collect()),
             wind_difference_m_s: difference(&|track| {
                 let winds = track.points.iter().filter_map(|p| p.max_wind_m_s);
                 winds.reduce(f64::max)

@@ -154,7 +154,7 @@ impl MaskAgreement {
             class,
             times: self.times.len() as u64,
             times_with_class: ious.len() as u64,
-            iou_per_time: Spread::of(ious),
+            iou_per_time: Spread::from_values(ious),
             iou_interval,
             frequency,
         })
@@ -175,7 +175,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    fn of(mut values: Vec<f64>) -> Option<Self> {
+    fn from_values(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, greatest) = (*values.first()?, *values.last()?);
         Some(Self {

@@ -193,13 +193,13 @@ impl Bench {
         // Report typing errors before anything is measured.
         network.resolve()?;
         for work in [Work::Step, Work::Infer] {
-            network::check_options(&network.of(work), work, Backend::best())?;
+            network::check_options(&network.for_work(work), work, Backend::best())?;
         }
         rows.extend(fields::simulate(&fields.fields_of, self.repeat)?);
         rows.extend(fields::label(fields, self.repeat)?);
         rows.push(fields::read(&fields.fields_of, self.repeat)?);
         for work in [Work::Step, Work::Infer] {
-            network::measure(&network.of(work), self.repeat, work, rows)?;
+            network::measure(&network.for_work(work), self.repeat, work, rows)?;
         }
         rows.extend(optimizer::rows(self.repeat)?);
         Ok(())

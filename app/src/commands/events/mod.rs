@@ -443,6 +443,6 @@ impl Events {
 
 /// Whether tracks of some class are listed only if they reach a wind.
 fn chooses_by_wind(tracking: &TrackerOptions) -> bool {
-    let asks = |class: &Class| tracking.of(*class).min_peak_wind_m_s > 0.0;
+    let asks = |class: &Class| tracking.linking(*class).min_peak_wind_m_s > 0.0;
     Class::TRACKED.iter().any(asks)
 }

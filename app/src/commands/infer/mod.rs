@@ -280,7 +280,7 @@ impl Infer {
         let (stop, first) = (interrupt::flag(), comm.rank() == 0);
         let mut hear = |event: &InferEvent<'_>| {
             if first {
-                tell(event, &problems, &mut progress);
+                show_event(event, &problems, &mut progress);
             }
         };
         let report = inference.run(comm, &mut hear, &stop)?;
@@ -304,7 +304,7 @@ impl Infer {
 }
 
 /// Shows an event of an inference; notes of its plan that are in `said` are not repeated.
-fn tell(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
+fn show_event(event: &InferEvent<'_>, said: &[String], progress: &mut Progress) {
     match event {
         InferEvent::Started(plan) => {
             let notes = plan.notes.iter().filter(|note| !said.contains(note));

@@ -16,7 +16,7 @@ const ADAPTED_TO: &str = "adapted_to_spacing_km";
 
 /// Adds the thresholds that a detector applies to the attributes of its masks, given the requested ones; also logs
 /// them.
-pub fn said_of<'a>(
+pub fn with_applied<'a>(
     masks: Masks<'a>,
     detector: &Detector,
     rules: &Rules,
@@ -183,7 +183,11 @@ mod tests {
     use squall_climate::detect::bard::BardMember;
     use std::sync::Arc;
 
-    fn told(method: Method, asked: &DetectorThresholds, (rows, columns): (usize, usize)) -> Value {
+    fn applied_numbers(
+        method: Method,
+        asked: &DetectorThresholds,
+        (rows, columns): (usize, usize),
+    ) -> Value {
         let grid = Arc::new(LatLonGrid::global(rows, columns).unwrap());
         let detector = Detector::new(method, asked, &grid).unwrap();
         let told = numbers(&detector, asked, &grid).unwrap();
@@ -195,7 +199,7 @@ mod tests {
     #[test]
     fn numbers_are_those_that_were_applied_on_the_grid() {
         let asked = DetectorThresholds::default();
-        let coarse = told(Method::Deepcam, &asked, (73, 144));
+        let coarse = applied_numbers(Method::Deepcam, &asked, (73, 144));
         let vorticity = &coarse["cyclone"]["min_vorticity_per_s"];
         assert_eq!(vorticity[AT_QUARTER_DEGREE], 1.6e-4);
         for (key, expected) in [(made_by::APPLIED, 1.97491e-5), (made_by::FACTOR, 0.123_432)] {
@@ -210,18 +214,18 @@ mod tests {
         // 2.5 degrees of 111.195 km.
         assert_eq!(coarse[ADAPTED_TO], 278.0);
         // Finer than a quarter of a degree: 0.2 of them.
-        let fine = told(Method::Deepcam, &asked, (901, 1800));
+        let fine = applied_numbers(Method::Deepcam, &asked, (901, 1800));
         assert_eq!(fine["cyclone"]["min_vorticity_per_s"], 1.6e-4);
         assert_eq!(fine[ADAPTED_TO], 22.2);
         let mut as_published = asked.clone();
         as_published.deepcam.adapt_to_grid = false;
-        let published = told(Method::Deepcam, &as_published, (73, 144));
+        let published = applied_numbers(Method::Deepcam, &as_published, (73, 144));
         assert_eq!(
             published,
             serde_json::to_value(&as_published.deepcam).unwrap()
         );
         // Two and a half cells of 2.5 degrees.
-        let tempest = told(Method::Tempest, &asked, (73, 144));
+        let tempest = applied_numbers(Method::Tempest, &asked, (73, 144));
         let radius = &tempest["node"]["contour_radius_deg"];
         assert_eq!(radius[made_by::APPLIED], 6.25);
         assert_eq!(radius[AT_QUARTER_DEGREE], 5.5);
@@ -233,7 +237,7 @@ mod tests {
         let mut asked = DetectorThresholds::default();
         let drawn = members(&asked.bard).unwrap();
         assert!(drawn.starts_with("128 members, drawn by seed 0"), "{drawn}");
-        let numbers = told(Method::Bard, &asked, (73, 144));
+        let numbers = applied_numbers(Method::Bard, &asked, (73, 144));
         assert_eq!(numbers["member_count"], 128);
         assert_eq!(numbers.get("members"), None);
         let member = |percentile| BardMember {
@@ -251,7 +255,7 @@ mod tests {
             "{one}"
         );
         assert_ne!(one, other);
-        let numbers = told(Method::Bard, &asked, (73, 144));
+        let numbers = applied_numbers(Method::Bard, &asked, (73, 144));
         assert_eq!(numbers.get("member_count"), None);
         assert_eq!(numbers["tag_share"], 2.0 / 3.0);
     }

@@ -166,7 +166,7 @@ pub fn in_force(
 }
 
 /// Percentile masks with attributes for whose climate they use and, if known yet, its fingerprint.
-pub fn said_of<'a>(masks: Masks<'a>, given: Option<&Given>) -> Masks<'a> {
+pub fn with_climate<'a>(masks: Masks<'a>, given: Option<&Given>) -> Masks<'a> {
     match given {
         Some(given) => masks
             .saying(WHOSE, GIVEN)

@@ -282,7 +282,7 @@ fn is_where_all_are(archive: &Archive, needed: &[Variable], other: Variable) -> 
 /// By what warm cores are told: `tempest` cannot do without, `lows` does where not all times have it.
 fn warm_core_for(methods: &[Method], archive: &Archive) -> Option<WarmCore> {
     if methods.contains(&Method::Tempest) {
-        return Some(warm_core::of(archive));
+        return Some(warm_core::most_frequent(archive));
     }
     if !methods.contains(&Method::Lows) {
         return None;

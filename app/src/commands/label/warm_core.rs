@@ -17,7 +17,7 @@ pub const SUBSTITUTE: [Variable; 4] = [
 /// How the warm cores of a series are detected: by the fields that most times have; in a tie, by those closest to the
 /// published ones. A series must be measured in one way; otherwise, in files with and without heights, cyclones would
 /// be found by different limits.
-pub fn of(archive: &Archive) -> WarmCore {
+pub fn most_frequent(archive: &Archive) -> WarmCore {
     let has = |core: WarmCore, index: usize| match core.levels_hpa() {
         Some(_) => check(archive, index, core).is_ok(),
         None => SUBSTITUTE.iter().all(|v| archive.offers(index, *v)),

@@ -44,7 +44,7 @@ impl Kind {
         if Comparison::is_in(path) {
             return Self::Comparison;
         }
-        if path.is_file() && FileKind::of(path).is_some() {
+        if path.is_file() && FileKind::by_extension(path).is_some() {
             return Self::Boxes(path.into());
         }
         let table = path.join("boxes.csv");

@@ -228,7 +228,7 @@ impl Report {
                 format!("masks: {}", one.label),
                 format!("{} ({})", one.folder, one.archive.source()),
             ));
-            page.provenance.extend(rules::of(one));
+            page.provenance.extend(rules::provenance_of(one));
         }
         for one in &inputs.boxes {
             let (shown, all) = (one.shown.frames.boxes(), one.all.boxes());

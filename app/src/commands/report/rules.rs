@@ -9,7 +9,7 @@ use squall_data::mask_file::About;
 use std::path::Path;
 
 /// The rules or network that made the masks, and those that selected events and tracks, as far as the files say.
-pub(super) fn of(masks: &Masks) -> Vec<Provenance> {
+pub(super) fn provenance_of(masks: &Masks) -> Vec<Provenance> {
     let first = masks.archive.paths().next();
     let title = first.and_then(|path| About::read(path).ok()?.attributes.remove("title"));
     let of_masks = lines(made_by::numbers(masks.archive.made_by()));

@@ -157,7 +157,7 @@ pub fn scorable(input: &str) -> anyhow::Result<Vec<Offer>> {
     if tables.is_empty() {
         return Err(Advice::input(
             format!("`{input}` has neither masks nor a table of boxes or tracks"),
-            own_folder::told(folder).unwrap_or_else(|| {
+            own_folder::description(folder).unwrap_or_else(|| {
                 "give a folder of masks, or a table: boxes.csv, events.csv, or tracks of a layout that docs/input.md has"
                     .into()
             }),
@@ -175,7 +175,7 @@ pub fn table(path: &str) -> Option<Offer> {
     };
     let is_table = match only.kind {
         Kind::Tracks => true,
-        Kind::Boxes => matches!(FileKind::of(&only.path), Some(FileKind::Table)),
+        Kind::Boxes => matches!(FileKind::by_extension(&only.path), Some(FileKind::Table)),
         _ => false,
     };
     is_table.then(|| only.clone())
@@ -206,7 +206,7 @@ pub fn has_masks(folder: &Path) -> std::io::Result<bool> {
 }
 
 fn kind_of(path: &Path) -> anyhow::Result<Kind> {
-    let by_name = FileKind::of(path);
+    let by_name = FileKind::by_extension(path);
     let is_boxes = match by_name {
         Some(FileKind::Table) => has_edges(path)?,
         Some(FileKind::Coco) => true,

@@ -41,7 +41,7 @@ pub struct OneSided {
 
 impl OneSided {
     /// `None` for a class that both sides have, or neither.
-    fn of(class: Class, predicted: &TrackTable, truth: &TrackTable) -> Option<Self> {
+    fn if_one_sided(class: Class, predicted: &TrackTable, truth: &TrackTable) -> Option<Self> {
         let [predicted_tracks, true_tracks] = [predicted, truth].map(|table| {
             let tracks = table.tracks.iter();
             tracks.filter(|track| track.class == class).count()
@@ -137,7 +137,7 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
         formats: [predicted.format.name(), truth.format.name()],
         tracks: scores,
         one_sided: (Class::TRACKED.into_iter())
-            .filter_map(|class| OneSided::of(class, &predicted, &truth))
+            .filter_map(|class| OneSided::if_one_sided(class, &predicted, &truth))
             .collect(),
     })
 }

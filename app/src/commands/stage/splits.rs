@@ -46,7 +46,7 @@ pub fn shares(counts: [[u64; 3]; 3]) -> [Option<[f64; 3]>; 3] {
 }
 
 /// Describes the shares of cyclones and rivers.
-pub fn told(shares: &[Option<[f64; 3]>; 3]) -> String {
+pub fn in_words(shares: &[Option<[f64; 3]>; 3]) -> String {
     let one = |(name, share): (&str, &Option<[f64; 3]>)| {
         let [_, cyclone, river] = (*share)?.map(|share| 100.0 * share);
         Some(format!(
@@ -195,7 +195,7 @@ mod tests {
             shares,
             [Some([0.75, 0.25, 0.0]), None, Some([0.5, 0.0, 0.5])]
         );
-        let told = told(&shares);
+        let told = in_words(&shares);
         assert!(told.contains("25.00 % cyclone and 0.00 % river pixels in training"));
         assert!(told.contains("50.00 % river pixels in test") && !told.contains("validation"));
     }

@@ -82,7 +82,7 @@ impl StageSummary {
             masked => tracing::info!(
                 "{} with masks; {}",
                 counted(masked, "sample"),
-                splits::told(&self.split_class_shares)
+                splits::in_words(&self.split_class_shares)
             ),
         }
         if let Some(boxed) = self.boxed {

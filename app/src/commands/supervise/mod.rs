@@ -63,7 +63,7 @@ impl Supervise {
             let how = describe(status);
             // Exit code 75 without a signal to us: the batch system signalled the ranks themselves, or the recipe's
             // time limit has passed.
-            if relay.was_told() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
+            if relay.has_signal() || matches!(code, Some(USAGE | INPUT | INTERRUPTED)) {
                 return Err(ended(&self.command, &how, code.unwrap_or(INTERRUPTED)));
             }
             let after = State::of(&watch);

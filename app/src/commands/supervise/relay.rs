@@ -107,7 +107,7 @@ impl Relay {
         Ok(relay)
     }
 
-    pub(super) fn was_told(&self) -> bool {
+    pub(super) fn has_signal(&self) -> bool {
         self.told.load(Ordering::Relaxed)
     }
 
@@ -115,7 +115,7 @@ impl Relay {
     pub(super) fn comes_within(&self, time: Duration) -> bool {
         const SLICE: Duration = Duration::from_millis(100);
         let begun = Instant::now();
-        while !self.was_told() {
+        while !self.has_signal() {
             let left = time.saturating_sub(begun.elapsed());
             if left.is_zero() {
                 return false;
@@ -132,7 +132,7 @@ impl Relay {
         };
         let mut child = {
             let _held = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-            if self.was_told() {
+            if self.has_signal() {
                 return Ok(None);
             }
             let mut command = Command::new(program);

@@ -107,7 +107,7 @@ pub fn divide(cores: &[Core], place: RankPosition, options: &Options) -> Result<
     let wanted = options.reserve_cores.unwrap_or(0);
     let hyper_threads = options.hyper_threads.unwrap_or_default();
     let computing = |cores: &[Core]| -> Vec<usize> {
-        let each = cores.iter().flat_map(|core| hyper_threads.of(core));
+        let each = cores.iter().flat_map(|core| hyper_threads.computing(core));
         each.copied().collect()
     };
     if cores.len() < place.ranks {

@@ -29,7 +29,7 @@ fn adjacent(cores: usize, threads: usize) -> Vec<Core> {
     group(&all, siblings)
 }
 
-fn of(rank: usize, ranks: usize) -> RankPosition {
+fn position(rank: usize, ranks: usize) -> RankPosition {
     RankPosition { rank, ranks }
 }
 
@@ -62,7 +62,7 @@ fn siblings_make_a_core_if_they_may_be_used() {
 fn hardware_threads_are_dealt_once_each() {
     let deal = |threads: &[usize], rank, ranks| {
         let cores: Vec<Core> = threads.iter().map(|&thread| vec![thread]).collect();
-        let division = divide(&cores, of(rank, ranks), &Options::default());
+        let division = divide(&cores, position(rank, ranks), &Options::default());
         division.expect("nothing is reserved")
     };
     let computing: Vec<_> = (0..3)
@@ -96,19 +96,24 @@ fn a_knights_landing_node_is_shared_by_whole_cores() {
         "0-65,68-133",
         "66-67,134-135,202-203,270-271",
     );
-    check(of(3, 4), options(1, 2), "51-66,119-134", "67,135,203,271");
+    check(
+        position(3, 4),
+        options(1, 2),
+        "51-66,119-134",
+        "67,135,203,271",
+    );
     // More ranks than cores: two hardware threads of a core each.
-    check(of(0, 136), options(0, 0), "0,68", "");
-    check(of(1, 136), options(0, 0), "136,204", "");
-    check(of(135, 136), options(0, 0), "203,271", "");
-    check(of(70, 136), options(0, 1), "2", "");
+    check(position(0, 136), options(0, 0), "0,68", "");
+    check(position(1, 136), options(0, 0), "136,204", "");
+    check(position(135, 136), options(0, 0), "203,271", "");
+    check(position(70, 136), options(0, 1), "2", "");
 }
 
 /// Six ranks on 42 cores of four threads: seven cores each, one of them for communication.
 #[test]
 fn a_summit_like_node_is_shared_by_whole_cores() {
     let node = adjacent(42, 4);
-    let last = divide(&node, of(5, 6), &options(1, 1)).expect("seven cores");
+    let last = divide(&node, position(5, 6), &options(1, 1)).expect("seven cores");
     assert_eq!(last.computing, [140, 144, 148, 152, 156, 160]);
     assert_eq!(last.communication, [164, 165, 166, 167]);
 }
@@ -122,7 +127,8 @@ fn no_hardware_thread_is_given_twice_and_no_core_to_two_ranks() {
         let mut seen = std::collections::BTreeSet::new();
         let mut owner = vec![None; cores];
         for rank in 0..ranks {
-            let division = divide(&node, of(rank, ranks), &options(reserve, 0)).expect("enough");
+            let division =
+                divide(&node, position(rank, ranks), &options(reserve, 0)).expect("enough");
             assert_eq!(division.communication.len(), reserve * threads);
             for thread in [division.computing, division.communication].concat() {
                 assert!(seen.insert(thread), "{thread} twice");
@@ -143,7 +149,7 @@ fn one_core_at_least_computes() {
         assert_eq!(refused, Err(TooFew { wanted, share }));
     };
     check(RankPosition::ALONE, 4, 4);
-    check(of(0, 2), 2, 2);
-    check(of(0, 2), 9, 2);
-    check(of(4, 5), 1, 0);
+    check(position(0, 2), 2, 2);
+    check(position(0, 2), 9, 2);
+    check(position(4, 5), 1, 0);
 }

@@ -125,7 +125,7 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
             let all = RETURN_YEARS.map(within_range);
             let (years, weights) = (&sides[k].years, design.sides()[k]);
             let turned = |levels: Levels| levels.map(|level| sign * level);
-            if let Some(posterior) = Posterior::of(&values) {
+            if let Some(posterior) = Posterior::fit(&values) {
                 let mut random = stream(design.options().seed, "compare levels", &[k as u64]);
                 of_side.possible = shares_of(&maxima, years, weights)
                     .map(|share| turned(levels_of(&posterior.draw(&mut random), share)))

@@ -246,7 +246,7 @@ pub fn extract_counting(
         raise_wind(&mut detected.event, grid, fields);
         let details = EventDetails::of(detected, grid, &areas, fields);
         detected.event.details = details;
-        detected.on_land = RiverOnLand::of(&detected.event, grid, fields);
+        detected.on_land = RiverOnLand::where_it_lands(&detected.event, grid, fields);
     }
     Ok((in_order(found), small_cyclones))
 }

@@ -164,7 +164,7 @@ fn rows_of(
 fn to_sentences(rows: Vec<&ChangeRow>, comparison: &Comparison) -> Vec<Sentence> {
     (rows.into_iter())
         .filter_map(|row| {
-            let verdict = Verdict::of(row.change.p, row.significant);
+            let verdict = Verdict::from_p(row.change.p, row.significant);
             Some((statement(row, comparison)?, verdict))
         })
         .collect()

@@ -91,7 +91,7 @@ fn classes(trends: &Trends) -> impl Iterator<Item = Class> {
 fn to_sentences(rows: Vec<&TrendRow>, trends: &Trends) -> Vec<Sentence> {
     (rows.into_iter())
         .filter_map(|row| {
-            let verdict = Verdict::of(row.trend.p, row.significant);
+            let verdict = Verdict::from_p(row.trend.p, row.significant);
             Some((statement(row, trends)?, verdict))
         })
         .collect()

@@ -37,14 +37,14 @@ pub(super) enum Ocean {
 }
 
 impl Ocean {
-    /// The codes accepted by [`Self::of`], for error messages.
+    /// The codes accepted by [`Self::from_code`], for error messages.
     pub const CODES: &str = "a basin: AL, EP, CP, WP, IO, SH or SL, or the GFDL tracker's SC, EC, BB, NA, SI, SP, AU or HC";
 
     /// Parses the two letters in front of a storm's number.
     ///
     /// # Source
     /// NRL, as [`STATUSES`]; GFDL vortex tracker, `output_atcfunix`, whose letters are those of storms in `tcvitals`.
-    pub fn of(code: &str) -> Option<Self> {
+    pub fn from_code(code: &str) -> Option<Self> {
         Some(match code {
             "AL" => Self::North(Some(Basin::NorthAtlantic)),
             "EP" | "CP" => Self::North(Some(Basin::EastPacific)),
@@ -187,7 +187,7 @@ pub(super) struct Cells<'a> {
 
 impl<'a> Cells<'a> {
     /// Splits a line, which may end with a comma.
-    pub fn of(path: &'a Path, line: u64, text: &'a str) -> Self {
+    pub fn split(path: &'a Path, line: u64, text: &'a str) -> Self {
         let inner = text.strip_suffix(',').unwrap_or(text);
         Self {
             path,
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn longitudes_may_go_round_the_globe() {
         let position = |text: &str| {
-            let cells = Cells::of(Path::new("deck"), 7, text);
+            let cells = Cells::split(Path::new("deck"), 7, text);
             let found = cells.position(
                 0,
                 Ocean::North(Some(Basin::NorthAtlantic)),

@@ -151,7 +151,7 @@ pub(super) fn read(source: &TableSource<'_>, dialect: &Dialect) -> Result<TrackT
     let factors = factors.collect::<Result<Vec<f64>>>()?;
     let mut rows = TrackBuilder::default();
     let mut plausible = Plausible::default();
-    let mut winds = Winds::of(&columns.wind, source.wind_column.is_some());
+    let mut winds = Winds::from_columns(&columns.wind, source.wind_column.is_some());
     let mut spurs = Spurs::default();
     while let Some(line) = table.next()? {
         let name = line.cell(&columns.identity);

@@ -129,7 +129,7 @@ impl<'a> Storms<'a> {
         let mut rows = TrackBuilder::default();
         let mut plausible = Plausible::default();
         let sources = columns.winds.iter().map(|(source, _)| source.as_str());
-        let mut winds = Winds::of(sources, self.wind_column.is_some());
+        let mut winds = Winds::from_columns(sources, self.wind_column.is_some());
         let mut spurs = Spurs::default();
         for (storm, &count) in columns.counts.iter().enumerate() {
             let name = &columns.names[storm];

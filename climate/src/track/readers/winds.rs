@@ -55,7 +55,10 @@ pub(super) fn named(path: &Path, names: &[String], asked: &str) -> Result<String
 
 impl Winds {
     /// Starts without winds; the column names are used in messages.
-    pub fn of(columns: impl IntoIterator<Item = impl Into<String>>, is_chosen: bool) -> Self {
+    pub fn from_columns(
+        columns: impl IntoIterator<Item = impl Into<String>>,
+        is_chosen: bool,
+    ) -> Self {
         Self {
             columns: columns.into_iter().map(Into::into).collect(),
             is_chosen,

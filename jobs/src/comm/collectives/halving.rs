@@ -18,7 +18,7 @@ pub fn all_reduce(comm: &mut dyn Communicator, values: &mut [f32], lane: &mut La
     if size == 1 {
         return Ok(());
     }
-    let fold = Fold::of(size);
+    let fold = Fold::for_ranks(size);
     let Some(seat) = fold.seat(rank) else {
         lane.send(comm, rank + 1, values)?;
         return lane.receive(comm, rank + 1, values, false);
@@ -79,7 +79,7 @@ struct Halving {
 }
 
 impl Fold {
-    fn of(size: usize) -> Self {
+    fn for_ranks(size: usize) -> Self {
         let seats = 1 << size.ilog2();
         Self {
             seats,
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn every_seat_is_taken_once_and_keeps_its_own_block() {
         for size in 1..40 {
-            let fold = Fold::of(size);
+            let fold = Fold::for_ranks(size);
             let seated: Vec<usize> = (0..size).filter_map(|rank| fold.seat(rank)).collect();
             assert_eq!(seated, (0..fold.seats).collect::<Vec<_>>(), "{size} ranks");
             for seat in 0..fold.seats {

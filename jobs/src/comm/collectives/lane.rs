@@ -94,7 +94,7 @@ impl Lane {
         let (send, receive) = disjoint(all, &exchange.send, &exchange.receive);
         self.bytes_sent += (send.len() * self.wire.bytes()) as u64;
         let mut work = Pieces {
-            half: Half::of(self.wire),
+            half: Half::from_wire(self.wire),
             exchange,
             pieces,
             buffers: &mut self.buffers,
@@ -112,7 +112,7 @@ impl Lane {
         owned: Range<usize>,
         steps: impl Iterator<Item = Exchange>,
     ) -> Result<()> {
-        let Some(half) = Half::of(self.wire) else {
+        let Some(half) = Half::from_wire(self.wire) else {
             for step in steps {
                 self.bytes_sent += exchange_copy(comm, all, &step)?;
             }
@@ -138,7 +138,7 @@ impl Lane {
     ) -> Result<()> {
         for piece in all.chunks(self.values_of_a_piece()) {
             self.bytes_sent += (piece.len() * self.wire.bytes()) as u64;
-            let Some(half) = Half::of(self.wire) else {
+            let Some(half) = Half::from_wire(self.wire) else {
                 comm.send(to, bytemuck::cast_slice(piece))?;
                 continue;
             };
@@ -159,7 +159,7 @@ impl Lane {
         add: bool,
     ) -> Result<()> {
         for piece in all.chunks_mut(self.values_of_a_piece()) {
-            let Some(half) = Half::of(self.wire) else {
+            let Some(half) = Half::from_wire(self.wire) else {
                 let floats = &mut self.buffers.floats[0];
                 floats.resize(piece.len(), 0.0);
                 comm.receive(from, bytemuck::cast_slice_mut(floats))?;

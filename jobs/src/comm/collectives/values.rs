@@ -17,7 +17,7 @@ pub(super) enum Half {
 
 impl Half {
     /// The half-precision format of a wire; `None` if values are sent unchanged.
-    pub(super) fn of(wire: Wire) -> Option<Self> {
+    pub(super) fn from_wire(wire: Wire) -> Option<Self> {
         match wire {
             Wire::F32 => None,
             Wire::Bf16 => Some(Self::Bf16),

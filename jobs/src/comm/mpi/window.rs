@@ -75,14 +75,14 @@ impl Window for NodeWindow {
             own.copy_from_slice(block);
             add_in_order(block, group.size, |rank| match rank == group.rank {
                 true => own,
-                false => self.segments.of(rank, start..start + own.len()),
+                false => self.segments.segment_of(rank, start..start + own.len()),
             });
         }
     }
 
     fn read(&self, rank: usize, range: Range<usize>, into: &mut [f32]) {
         let _turn = self.segments.group.library.turn();
-        into.copy_from_slice(self.segments.of(rank, range));
+        into.copy_from_slice(self.segments.segment_of(rank, range));
     }
 
     fn sync(&mut self) -> Result<()> {

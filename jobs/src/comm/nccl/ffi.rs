@@ -318,7 +318,8 @@ impl Group for Member {
 impl Member {
     fn region<'a>(&'a self, values: &'a Lent, range: Range<usize>) -> Result<Region<'a>> {
         let (expected, got) = (range.end, values.len());
-        Region::of(values, range, &self.stream).ok_or_else(|| too_small(self.rank, expected, got))
+        Region::within(values, range, &self.stream)
+            .ok_or_else(|| too_small(self.rank, expected, got))
     }
 
     /// Reduces parts to their leaders, which process theirs on the host, and broadcasts them.

@@ -18,7 +18,11 @@ pub(super) struct Region<'a> {
 
 impl<'a> Region<'a> {
     /// `None` if the range is out of bounds.
-    pub fn of(lent: &'a Lent, range: Range<usize>, stream: &'a Arc<CudaStream>) -> Option<Self> {
+    pub fn within(
+        lent: &'a Lent,
+        range: Range<usize>,
+        stream: &'a Arc<CudaStream>,
+    ) -> Option<Self> {
         (range.start <= range.end && range.end <= lent.len()).then(|| Self {
             address: lent.address() + (range.start * size_of::<f32>()) as CUdeviceptr,
             length: range.len(),

@@ -106,7 +106,7 @@ impl BoxTally {
                 .collect();
             sorted.sort_by(|a, b| b.confidence.total_cmp(&a.confidence));
             let of = truths[k] as f64;
-            AveragePrecision::of(&curve(sorted, of), of).map(|ap| ap.step)
+            AveragePrecision::of_curve(&curve(sorted, of), of).map(|ap| ap.step)
         };
         let place = |wanted: f64| OVERLAPS.iter().position(|&o| o == wanted).unwrap_or(0);
         let at = |overlap: f64| std::array::from_fn(|k| average(k, place(overlap)));

@@ -16,7 +16,7 @@ pub(super) enum Peer {
 impl Peer {
     /// The ranks of the world with which a rank of this role exchanges heartbeats. Ranks of a group only do so if
     /// others can continue without the group.
-    pub fn of(layout: Layout, role: Role) -> Vec<(usize, Self)> {
+    pub fn of_role(layout: Layout, role: Role) -> Vec<(usize, Self)> {
         let servers = || (0..layout.servers).map(|server| (server, Self::Server));
         let leaders = || (0..layout.groups).map(|group| (layout.leader(group), Self::Leader));
         let members = |group: usize| {
@@ -43,8 +43,8 @@ mod tests {
     fn who_listens_is_shown_something() {
         let layout = Layout::of(8, 2, 2).unwrap();
         for rank in 0..8 {
-            for (other, peer) in Peer::of(layout, layout.role(rank)) {
-                let back = Peer::of(layout, layout.role(other));
+            for (other, peer) in Peer::of_role(layout, layout.role(rank)) {
+                let back = Peer::of_role(layout, layout.role(other));
                 let seen = back.iter().find(|(who, _)| *who == rank);
                 let seen = seen.unwrap_or_else(|| panic!("{other} does not show itself to {rank}"));
                 let expected = match (peer, rank) {
@@ -55,13 +55,13 @@ mod tests {
                 assert_eq!(seen.1, expected, "{rank} to {other}");
             }
         }
-        let of = |rank| Peer::of(layout, layout.role(rank));
+        let of = |rank| Peer::of_role(layout, layout.role(rank));
         let all = |peers: &[(usize, Peer)]| peers.iter().map(|(rank, _)| *rank).collect::<Vec<_>>();
         assert_eq!(all(&of(1)), [0, 2, 5]);
         assert_eq!(all(&of(5)), [0, 1, 6, 7]);
         assert_eq!(all(&of(7)), [5]);
         let one = Layout::of(4, 1, 1).unwrap();
-        let of = |rank| all(&Peer::of(one, one.role(rank)));
+        let of = |rank| all(&Peer::of_role(one, one.role(rank)));
         assert_eq!([of(0), of(1), of(2)], [vec![1], vec![0], vec![]]);
     }
 }

@@ -247,7 +247,7 @@ impl HeartbeatThread {
                 Arrival::Message(_) => {
                     let mut byte = [0];
                     self.comm.receive(other, &mut byte)?;
-                    self.liveness.note(other, Heartbeat::of(byte[0]));
+                    self.liveness.note(other, Heartbeat::from_byte(byte[0]));
                 }
                 Arrival::Gone(_) => return Ok(false),
                 Arrival::Nothing => break,
@@ -301,7 +301,7 @@ mod tests {
             let rank = comm.rank();
             let (tell, told) = channel();
             let on_stall = Box::new(move |stall: CommError| tell.send(stall).unwrap());
-            let peers = Peer::of(layout, layout.role(rank));
+            let peers = Peer::of_role(layout, layout.role(rank));
             let mut comm: Option<Box<dyn Communicator>> = Some(Box::new(comm));
             let mut heartbeats = Heartbeats::default();
             if (who, Fate::Stands) != (rank, what) {
@@ -328,7 +328,7 @@ mod tests {
                     while comm.wait_any(&[*mate], Duration::ZERO) == Ok(Arrival::Message(*mate)) {
                         let mut byte = [0];
                         comm.receive(*mate, &mut byte).unwrap();
-                        last = Some(Heartbeat::of(byte[0]));
+                        last = Some(Heartbeat::from_byte(byte[0]));
                     }
                 }
             }

@@ -192,7 +192,11 @@ impl Link {
     }
 
     /// Sends the result of a validation to the first server; `None` if it was stopped.
-    pub(super) fn tell(&mut self, scores: Option<&Scores>, parameters: &Parameters) -> Result<()> {
+    pub(super) fn send_scores(
+        &mut self,
+        scores: Option<&Scores>,
+        parameters: &Parameters,
+    ) -> Result<()> {
         let _patient = doing::patiently();
         let Some(servers) = &mut self.servers else {
             return Ok(());

@@ -22,7 +22,7 @@ impl Heartbeat {
     }
 
     /// Decodes a byte; an unknown byte of another version still means that the rank is alive.
-    pub fn of(byte: u8) -> Self {
+    pub fn from_byte(byte: u8) -> Self {
         match byte {
             1 => Self::Last,
             2 => Self::LastWithoutAll,

@@ -162,7 +162,7 @@ impl Assignment<'_> {
             heartbeats: Heartbeats::default(),
         };
         let mut server = Server::new(run, mail, part, self.slices)?;
-        let peers = Peer::of(layout, self.role);
+        let peers = Peer::of_role(layout, self.role);
         let on_stall = world.on_stall_shared();
         server.mail.heartbeats =
             start_heartbeats(comms.heartbeats, peers, recipe, channel(), on_stall)?;
@@ -219,7 +219,7 @@ impl Assignment<'_> {
             let instead = Box::new(move |stall: &CommError| give_up(stall.clone()));
             world.control().on_stall(Some(instead));
         }
-        let peers = Peer::of(layout, self.role);
+        let peers = Peer::of_role(layout, self.role);
         team.link()?.heartbeats =
             start_heartbeats(comms.heartbeats, peers, recipe, (orders, inbox), on_stall)?;
         let report = worker::work(run, &mut team, job.folder, job.stop);

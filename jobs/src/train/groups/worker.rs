@@ -121,7 +121,7 @@ impl Run<'_> {
             None => None,
         };
         let parameters = self.learner.network.parameters();
-        team.link()?.tell(scores.as_ref(), parameters)?;
+        team.link()?.send_scores(scores.as_ref(), parameters)?;
         Ok(scores.is_some())
     }
 }

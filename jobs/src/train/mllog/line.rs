@@ -85,7 +85,7 @@ impl Line {
     }
 
     /// Adds the epoch, which MLPerf counts from 1, and the step count.
-    pub fn of(self, epoch: u64, step: u64) -> Self {
+    pub fn at_step(self, epoch: u64, step: u64) -> Self {
         self.with("epoch_num", epoch + 1).with("step_num", step)
     }
 

@@ -185,19 +185,19 @@ impl MlLog {
         if self.epoch != Some(epoch) {
             // Other groups keep training while one validates.
             self.end_epoch(step - 1)?;
-            let line = Line::start("epoch_start").of(epoch, step - 1);
+            let line = Line::start("epoch_start").at_step(epoch, step - 1);
             self.lines.push(&line.at(self.epoch_began_ms))?;
             self.epoch = Some(epoch);
         }
         let (ends, validates) = (rhythm.ends_epoch(step), rhythm.validates(step));
         if ends {
             let rate = Line::point("learning_rate", short(result.learning_rate));
-            self.lines.push(&rate.of(epoch, step))?;
+            self.lines.push(&rate.at_step(epoch, step))?;
             let loss = Line::point("train_loss", result.loss);
-            self.lines.push(&loss.of(epoch, step))?;
+            self.lines.push(&loss.at_step(epoch, step))?;
         }
         if validates {
-            let line = Line::start("eval_start").of(epoch, step);
+            let line = Line::start("eval_start").at_step(epoch, step);
             self.lines.push(&line)?;
             self.validating.insert(step);
         } else if ends {
@@ -214,22 +214,24 @@ impl MlLog {
         let epoch = rhythm.epoch_of(step);
         if !self.validating.remove(&step) {
             // A validation interrupted in the previous part of the run: this part runs it first, in that part's epoch.
-            let line = Line::start("eval_start").of(epoch, step);
+            let line = Line::start("eval_start").at_step(epoch, step);
             self.lines.push(&line.at(self.epoch_began_ms))?;
             self.epoch.get_or_insert(epoch);
         }
         let (name, accuracy) = accuracy_of(scores);
         let line = self.judged(Line::point("eval_accuracy", accuracy));
-        self.lines.push(&line.with("score", name).of(epoch, step))?;
+        self.lines
+            .push(&line.with("score", name).at_step(epoch, step))?;
         let line = self.judged(Line::point("eval_loss", scores.loss()));
-        self.lines.push(&line.of(epoch, step))?;
+        self.lines.push(&line.at_step(epoch, step))?;
         let target = self.recipe.training.target_score;
         if let Some(target) = target.filter(|&target| scores.score() >= target) {
             let line = Line::point("target_accuracy_reached", target);
             let line = line.with("score", scores.score_name());
-            self.lines.push(&line.of(epoch, step))?;
+            self.lines.push(&line.at_step(epoch, step))?;
         }
-        self.lines.push(&Line::end("eval_stop").of(epoch, step))?;
+        self.lines
+            .push(&Line::end("eval_stop").at_step(epoch, step))?;
         if self.epoch == Some(epoch) && rhythm.ends_epoch(step) {
             self.end_epoch(step)?;
         }
@@ -249,7 +251,8 @@ impl MlLog {
         let Some(epoch) = self.epoch.take() else {
             return Ok(());
         };
-        self.lines.push(&Line::end("epoch_stop").of(epoch, step))?;
+        self.lines
+            .push(&Line::end("epoch_stop").at_step(epoch, step))?;
         self.epoch_began_ms = now_ms();
         Ok(())
     }

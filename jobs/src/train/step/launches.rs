@@ -66,7 +66,7 @@ impl Launches {
     ///
     /// # Errors
     /// Errors of the GPU, including those of operations launched earlier.
-    pub fn of(
+    pub fn captured_passes(
         &mut self,
         network: &Network,
         x: &Tensor,
@@ -94,7 +94,7 @@ impl Launches {
             self.refuse("there is little memory left");
             return Ok(None);
         }
-        match Captured::of(network, x, storage, gradients, reconstruct) {
+        match Captured::capture(network, x, storage, gradients, reconstruct) {
             Ok(captured) => {
                 let captured = Arc::new(captured);
                 self.how = LaunchMode::Captured(Arc::clone(&captured));
@@ -154,12 +154,14 @@ mod tests {
         let x = Tensor::zeros((1, 16, 24, 3), DType::F32, &candle_core::Device::Cpu).unwrap();
         let mut launches = Launches::new(Some(true), None);
         for left in [1, 0] {
-            let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
+            let none =
+                launches.captured_passes(&network, &x, &DType::F32.into(), &mut gradients, false);
             assert!(none.unwrap().is_none());
             assert!(matches!(launches.how, LaunchMode::AsWhole { after } if after == left));
         }
         // The CPU cannot.
-        let none = launches.of(&network, &x, &DType::F32.into(), &mut gradients, false);
+        let none =
+            launches.captured_passes(&network, &x, &DType::F32.into(), &mut gradients, false);
         assert!(none.unwrap().is_none());
         assert!(matches!(launches.how, LaunchMode::OneByOne));
     }

@@ -278,7 +278,7 @@ impl Learner {
         let scale = self.loss_scale.scale();
         let x = batch.tensor()?;
         let progress = step as f64 / self.total_steps.max(1) as f64;
-        let captured = self.launches.of(
+        let captured = self.launches.captured_passes(
             &self.network,
             &x,
             &self.storage,

@@ -313,7 +313,7 @@ pub fn backward_weights(
     let problem = problem(Direction::BackwardFilter, dtype, conv);
     add_to_sink(gpu, dw, |sums| {
         for band in gpu.bands(&problem) {
-            let (x, dy) = band.of(&problem, &x, &dy)?;
+            let (x, dy) = band.slices(&problem, &x, &dy)?;
             let dk = gpu.kernel_gradient(&band.problem, &x, &dy)?;
             let (outer, taps, inner) = dk.dims3()?;
             let arguments: [Arg<'_>; 5] =

@@ -38,7 +38,7 @@ pub trait BatchNormRanks: std::fmt::Debug + Send + Sync {
 }
 
 impl BatchNormSaved {
-    fn of(mean: &[f64], variance: &[f64], count: usize, eps: f32) -> Self {
+    fn from_moments(mean: &[f64], variance: &[f64], count: usize, eps: f32) -> Self {
         let inv_std = |v: &f64| (1.0 / (v + f64::from(eps)).sqrt()) as f32;
         Self {
             mean: mean.iter().map(|&m| m as f32).collect(),
@@ -54,7 +54,7 @@ impl BatchNormSaved {
     fn on_gpu((moments, count): (super::cuda::Moments, usize)) -> Self {
         Self {
             on_gpu: Some(moments),
-            ..Self::of(&[], &[], count, 0.0)
+            ..Self::from_moments(&[], &[], count, 0.0)
         }
     }
 
@@ -159,7 +159,7 @@ impl Backend {
         if let Some(ranks) = ranks {
             count = share_moments(ranks, &mut mean, &mut variance, count)?;
         }
-        Ok(BatchNormSaved::of(&mean, &variance, count, eps))
+        Ok(BatchNormSaved::from_moments(&mean, &variance, count, eps))
     }
 
     /// x · scale + shift per channel, then + residual, then a ReLU.

@@ -40,7 +40,7 @@ pub struct Blocks {
 
 impl Blocks {
     /// The layout that a primitive expects; `None` if the kernels have few taps or the layout is another one.
-    pub fn of(desc: &sys::ConvDesc, layout: &sys::Layout) -> Option<Self> {
+    pub fn from_layout(desc: &sys::ConvDesc, layout: &sys::Layout) -> Option<Self> {
         let extents = [
             desc.channels_out,
             desc.channels_in,
@@ -195,7 +195,7 @@ mod tests {
                 Ok((layout, theirs))
             })
             .unwrap();
-            let Some(blocks) = Blocks::of(&desc, &layout) else {
+            let Some(blocks) = Blocks::from_layout(&desc, &layout) else {
                 continue;
             };
             seen += 1;

@@ -57,7 +57,7 @@ pub fn forward<V: Value>(
     if tapped::is_faster(geometry, in_tiles::<V>()) {
         return tapped::forward(geometry, x, weights, finish);
     }
-    if let Some((trimmed, geometry)) = Trimmed::of(geometry) {
+    if let Some((trimmed, geometry)) = Trimmed::if_trimmable(geometry) {
         if weights.packings.is_none() {
             let kernels = trimmed.kernels(&weights.plain());
             return forward_open_or_wrapped(&geometry, x, kernels[..].into(), finish);
@@ -77,7 +77,7 @@ fn forward_open_or_wrapped<V: Value>(
     weights: Source<'_>,
     finish: Finish<'_, V>,
 ) -> Result<Vec<V>> {
-    let Some(seam) = Seam::of(geometry) else {
+    let Some(seam) = Seam::if_wrapping(geometry) else {
         return forward_whole(geometry, x, weights, finish);
     };
     let mut y = forward_whole(&seam.open(), x, weights, finish)?;
@@ -152,7 +152,7 @@ pub fn backward_data<V: Value>(
     if let Some(turned) = turned::turned::<V>(geometry) {
         return turned::backward_data(&turned, dy, weights);
     }
-    let Some(seam) = Seam::of(geometry) else {
+    let Some(seam) = Seam::if_wrapping(geometry) else {
         return backward_data_whole(geometry, dy, weights);
     };
     let mut dx = backward_data_whole(&seam.open(), dy, weights)?;
@@ -215,7 +215,7 @@ pub fn backward_weights<V: Value>(
     if taps::are_faster(geometry, tiles) {
         return taps::backward_weights(geometry, x, dy, dw);
     }
-    if let Some(strips) = strips::Strips::of(geometry, size_of::<V>(), tiles) {
+    if let Some(strips) = strips::Strips::if_worthwhile(geometry, size_of::<V>(), tiles) {
         let (mut x_of, mut dy_of) = (Vec::new(), Vec::new());
         return strips.groups::<V>().try_for_each(|group| {
             strips.inputs(x, &group, &mut x_of);
@@ -223,7 +223,7 @@ pub fn backward_weights<V: Value>(
             backward_weights_whole(&strips.geometry(group.len()), &x_of, &dy_of, dw)
         });
     }
-    let Some(seam) = Seam::of(geometry) else {
+    let Some(seam) = Seam::if_wrapping(geometry) else {
         return backward_weights_whole(geometry, x, dy, dw);
     };
     backward_weights_whole(&seam.open(), x, dy, dw)?;

@@ -180,7 +180,7 @@ impl Source<'_> {
     ) -> Result<Packed> {
         let mut packed = Packed::room(op, desc, lifetime)?;
         let plain = self.plain();
-        if let Some(blocks) = layout.and_then(|layout| Blocks::of(&desc, &layout)) {
+        if let Some(blocks) = layout.and_then(|layout| Blocks::from_layout(&desc, &layout)) {
             blocks.pack(&plain, packed.values(blocks.len()));
             return Ok(packed);
         }

@@ -33,7 +33,7 @@ pub struct Seam {
 impl Seam {
     /// The edges of a convolution that wraps. `None` if nothing wraps, if the edges are most of the field, or if the
     /// kernels are larger than the field. Depends on the geometry alone.
-    pub fn of(geometry: &Convolution) -> Option<Self> {
+    pub fn if_wrapping(geometry: &Convolution) -> Option<Self> {
         let (spec, padding) = (geometry.spec, geometry.spec.padding.1);
         let (width, outputs) = (geometry.x[2], geometry.y[2]);
         // Assumes that fields are about 3/2 as wide as high. The actual height and the batch size are ignored: strips

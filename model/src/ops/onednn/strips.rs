@@ -55,7 +55,7 @@ pub struct Strips {
 impl Strips {
     /// The cut for values of `bytes` bytes, with or without tiles, if it is worthwhile and divides evenly. Depends on
     /// the geometry and the kind of processor.
-    pub fn of(geometry: &Convolution, bytes: usize, tiles: bool) -> Option<Self> {
+    pub fn if_worthwhile(geometry: &Convolution, bytes: usize, tiles: bool) -> Option<Self> {
         let (spec, [_, _, width, out]) = (geometry.spec, geometry.y);
         let row = bytes * width * geometry.x[3].max(out);
         let plain = spec.stride == 1 && spec.dilation == 1 && spec.groups == 1;

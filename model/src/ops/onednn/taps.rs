@@ -21,8 +21,8 @@ use std::ops::Range;
 pub fn are_faster(geometry: &Convolution, tiles: bool) -> bool {
     let spec = geometry.spec;
     let point = spec.kernel == (1, 1) && spec.padding == (0, 0);
-    let uneven =
-        strips::must_be_cut(geometry, tiles) && strips::Strips::of(geometry, 2, tiles).is_none();
+    let uneven = strips::must_be_cut(geometry, tiles)
+        && strips::Strips::if_worthwhile(geometry, 2, tiles).is_none();
     spec.groups == 1 && (point || spec.stride == 1 && spec.dilation >= 3 || uneven)
 }
 

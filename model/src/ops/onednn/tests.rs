@@ -125,7 +125,7 @@ fn implementation<V: Value>(direction: Direction, geometry: &Convolution) -> Opt
         return None;
     }
     if direction == Direction::Forward
-        && let Some((_, trimmed)) = Trimmed::of(geometry)
+        && let Some((_, trimmed)) = Trimmed::if_trimmable(geometry)
     {
         return implementation::<V>(direction, &trimmed);
     }
@@ -138,7 +138,9 @@ fn implementation<V: Value>(direction: Direction, geometry: &Convolution) -> Opt
         if taps::are_faster(geometry, in_tiles::<V>()) {
             return None;
         }
-        if let Some(strips) = strips::Strips::of(geometry, size_of::<V>(), in_tiles::<V>()) {
+        if let Some(strips) =
+            strips::Strips::if_worthwhile(geometry, size_of::<V>(), in_tiles::<V>())
+        {
             let group = strips.groups::<V>().next()?;
             return implementation::<V>(direction, &strips.geometry(group.len()));
         }
@@ -275,7 +277,7 @@ fn judge<V: Value>(x_shape: [usize; 4], out: usize, spec: &ConvSpec, order: f64)
     reference::conv::backward_weights(&geometry, &x_wide, &dy_wide, &mut expected);
     let off = distance(&dw, &expected);
     assert!(off < order, "backward weights {case}: {off}");
-    Seam::of(&geometry).is_some()
+    Seam::if_wrapping(&geometry).is_some()
 }
 
 #[test]

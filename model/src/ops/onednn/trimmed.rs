@@ -16,7 +16,7 @@ pub struct Trimmed {
 impl Trimmed {
     /// The taps that a convolution needs, and the geometry of the trimmed kernel. `None` if every tap is needed, or if
     /// the trimmed convolution would have to skip leading inputs. Depends on the geometry alone.
-    pub fn of(geometry: &Convolution) -> Option<(Self, Convolution)> {
+    pub fn if_trimmable(geometry: &Convolution) -> Option<(Self, Convolution)> {
         let spec = geometry.spec;
         let ([_, height, width, _], [_, out_h, out_w, _]) = (geometry.x, geometry.y);
         let kernel = spec.kernel;

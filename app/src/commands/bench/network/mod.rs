@@ -87,7 +87,7 @@ impl NetworkOptions {
     }
 
     /// Drops options of other kinds of work: when everything is measured, an option applies where it is known.
-    pub(super) fn of(&self, work: Work) -> Self {
+    pub(super) fn for_work(&self, work: Work) -> Self {
         match work {
             Work::Step => Self {
                 strips: NonZeroUsize::MIN,

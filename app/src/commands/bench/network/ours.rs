@@ -67,7 +67,8 @@ impl Ours {
         self.key += 1;
         // The first step loads kernels and selects algorithms.
         if self.graphs && self.key > 1 && self.captured.is_none() {
-            let captured = Captured::of(&self.network, &self.x, &self.storage, gradients, true)?;
+            let captured =
+                Captured::capture(&self.network, &self.x, &self.storage, gradients, true)?;
             self.captured = Some(Arc::new(captured));
         }
         let mut pass =

@@ -65,7 +65,7 @@ impl<'a> Masks<'a> {
     }
 
     /// The value of an attribute of future files, as far as known.
-    fn said(&self, name: &str) -> Option<&str> {
+    fn attribute(&self, name: &str) -> Option<&str> {
         let mut attributes = self.options.attributes.iter();
         let found = attributes.find(|(said, _)| said == name);
         found.map(|(_, value)| value.as_str())
@@ -290,7 +290,7 @@ impl<'a> Masks<'a> {
         if method == Some(self.method.name()) {
             // Percentiles of earlier versions are of the run itself.
             for (name, without) in [(WHOSE, OWN), (CLIMATE, "unknown")] {
-                if let Some(is) = self.said(name) {
+                if let Some(is) = self.attribute(name) {
                     compare(name, attribute(name).unwrap_or(without), is);
                 }
             }

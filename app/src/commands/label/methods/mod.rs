@@ -132,9 +132,9 @@ fn open_masks<'a>(
     let open = |(of, detector): (&(Method, PathBuf), &Detector)| -> anyhow::Result<Masks<'a>> {
         let (method, folder) = (of.0, of.1.clone());
         let masks = Masks::new(folder, archive, method, rules.numbers(method)?);
-        let mut masks = applied::said_of(masks, detector, rules, archive.grid())?;
+        let mut masks = applied::with_applied(masks, detector, rules, archive.grid())?;
         if method == Method::Percentile {
-            masks = climate::said_of(masks, rules.climate.as_ref());
+            masks = climate::with_climate(masks, rules.climate.as_ref());
         }
         match (method, rules.warm_core) {
             (Method::Tempest, Some(core)) => {

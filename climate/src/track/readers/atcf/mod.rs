@@ -101,11 +101,11 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read_line(&mut self, line: u64, text: &str) -> Result<()> {
-        let cells = Cells::of(self.path, line, text);
+        let cells = Cells::split(self.path, line, text);
         if cells.count() <= WIND {
             return Err(cells.unexpected_layout("a line of ATCF from the basin to the wind"));
         }
-        let ocean = Ocean::of(cells.get(BASIN));
+        let ocean = Ocean::from_code(cells.get(BASIN));
         let ocean = ocean.ok_or_else(|| cells.bad("basin", BASIN, Ocean::CODES))?;
         if !is_number(cells.get(NUMBER)) {
             return Err(cells.bad("number", NUMBER, "the number of the storm, two digits"));

@@ -27,7 +27,7 @@ pub(super) fn survey(path: &Path) -> Result<Content> {
     let mut is_best = None;
     let (mut techniques, mut starts) = (BTreeSet::new(), BTreeSet::new());
     each_line(path, |line, text| {
-        let cells = Cells::of(path, line, text);
+        let cells = Cells::split(path, line, text);
         let technique = cells.get(TECHNIQUE);
         // Any other line in a deck of best tracks is damaged; the reader reports it with its line number.
         if !*is_best.get_or_insert(technique == BEST) {

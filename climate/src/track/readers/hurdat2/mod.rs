@@ -111,7 +111,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn read_line(&mut self, line: u64, text: &str) -> Result<()> {
         self.line = line;
-        let cells = Cells::of(self.path, line, text);
+        let cells = Cells::split(self.path, line, text);
         let is_row = text.starts_with(|c: char| c.is_ascii_digit());
         if is_row {
             self.row(&cells)
@@ -128,7 +128,7 @@ impl Reader<'_> {
         let id = cells.get(0);
         let parts = || {
             digits(id.get(2..4)?, 2)?;
-            Some((Ocean::of(id.get(..2)?)?, digits(id.get(4..)?, 4)?))
+            Some((Ocean::from_code(id.get(..2)?)?, digits(id.get(4..)?, 4)?))
         };
         let Some((ocean, season)) = parts() else {
             let expected = "basin, number and year of a storm such as AL122005";

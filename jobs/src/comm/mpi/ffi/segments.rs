@@ -200,7 +200,7 @@ impl Segments {
     ///
     /// # Panics
     /// When there is no such rank, or its segment ends before the range does.
-    pub fn of(&self, rank: usize, range: Range<usize>) -> &[f32] {
+    pub fn segment_of(&self, rank: usize, range: Range<usize>) -> &[f32] {
         let start = self.within(rank, &range);
         // SAFETY: as in `own`; the owner writes this range only after the next `sync`. Any bits are a valid f32.
         unsafe { std::slice::from_raw_parts(start, range.len()) }

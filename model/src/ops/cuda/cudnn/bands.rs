@@ -27,7 +27,7 @@ pub(in super::super) struct Band {
 
 impl Band {
     /// The values of x and of dy in this band.
-    pub(in super::super) fn of(
+    pub(in super::super) fn slices(
         &self,
         whole: &Problem,
         x: &Tensor,

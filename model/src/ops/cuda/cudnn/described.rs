@@ -110,7 +110,7 @@ impl Cudnn {
     /// alignment of allocated memory.
     pub(in super::super) fn timed_of(&self, problem: &Problem) -> Result<Vec<Candidate>> {
         for &result in problem.results() {
-            let Some(graph) = self.graph(problem, result, Alignment::of(&[]))? else {
+            let Some(graph) = self.graph(problem, result, Alignment::common(&[]))? else {
                 continue;
             };
             let plans = self.candidates(&graph, false)?;

@@ -145,14 +145,14 @@ pub(super) fn configs(
     let heuristics = Descriptor::new(functions, Kind::Heuristics)?;
     heuristics.set_descriptors(is::HEURISTICS_GRAPH, &[&graph.graph])?;
     heuristics.set(is::HEURISTICS_MODE, &[mode])?;
-    target.tell(&heuristics, described(is::HEURISTICS_GPU))?;
+    target.set_on(&heuristics, described(is::HEURISTICS_GPU))?;
     let heuristics = match heuristics.finalize() {
         Ok(heuristics) => heuristics,
         Err(refused) if refused.is_not_supported() => return Ok(Vec::new()),
         Err(refused) => return Err(refused),
     };
     let found = heuristics.get_descriptors(is::HEURISTICS_RESULTS, Kind::EngineConfig, false)?;
-    let config = |(place, config)| told(At { source, place }, config);
+    let config = |(place, config)| with_engine(At { source, place }, config);
     found.into_iter().enumerate().map(config).collect()
 }
 
@@ -190,7 +190,7 @@ fn numbered(
     let engine = Descriptor::new(functions, Kind::Engine)?;
     engine.set_descriptors(is::ENGINE_GRAPH, &[&graph.graph])?;
     engine.set(is::ENGINE_NUMBER, &[number as i64])?;
-    target.tell(&engine, described(is::ENGINE_GPU))?;
+    target.set_on(&engine, described(is::ENGINE_GPU))?;
     let engine = engine.finalize()?;
     let config = Descriptor::new(functions, Kind::EngineConfig)?;
     config.set_descriptors(is::CONFIG_ENGINE, &[&engine])?;
@@ -198,11 +198,11 @@ fn numbered(
         source: Source::Number,
         place: number,
     };
-    told(at, config.finalize()?)
+    with_engine(at, config.finalize()?)
 }
 
 /// Adds the properties of its engine to a configuration.
-fn told(at: At, config: Descriptor) -> Answer<Config> {
+fn with_engine(at: At, config: Descriptor) -> Answer<Config> {
     let engines = config.get_descriptors(is::CONFIG_ENGINE, Kind::Engine, true)?;
     let engine = match engines.first() {
         Some(engine) => Engine {

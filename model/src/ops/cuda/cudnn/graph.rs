@@ -54,7 +54,7 @@ impl Graph {
             handle: Some(is::GRAPH_HANDLE),
             described: None,
         };
-        target.tell(&graph, by)?;
+        target.set_on(&graph, by)?;
         let all: Vec<&Descriptor> = operations.iter().collect();
         graph.set_descriptors(is::GRAPH_OPERATIONS, &all)?;
         parts.extend(operations);

@@ -163,7 +163,7 @@ impl Cudnn {
     /// How to solve a problem whose tensors lie at these addresses, in the order of [`graph::IDS`]. With only two
     /// addresses, the result has not been allocated yet.
     fn way(&mut self, gpu: &Gpu, problem: &Problem, places: &[u64]) -> Result<Way> {
-        let alignment = Alignment::of(places);
+        let alignment = Alignment::common(places);
         if let Some(way) = self.ways.get(&(*problem, alignment)) {
             return Ok(way.clone());
         }

@@ -30,7 +30,7 @@ impl Cudnn {
             handle: Some(is::PLAN_HANDLE),
             described: Some(is::PLAN_GPU),
         };
-        self.target.tell(&plan, by)?;
+        self.target.set_on(&plan, by)?;
         plan.set_descriptors(is::PLAN_CONFIG, &[&config.config])?;
         let plan = plan.finalize()?;
         let memory = plan.number(is::PLAN_WORKSPACE_SIZE)?;

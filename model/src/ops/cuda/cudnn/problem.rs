@@ -116,7 +116,7 @@ impl Alignment {
     const FULL: i64 = 16;
 
     /// The common alignment of these addresses: that of allocated memory or, for samples inside a batch, possibly less.
-    pub(super) fn of(addresses: &[u64]) -> Self {
+    pub(super) fn common(addresses: &[u64]) -> Self {
         let all = addresses.iter().fold(Self::FULL as u64, |a, b| a | b);
         Self(1 << all.trailing_zeros())
     }
@@ -136,7 +136,7 @@ impl Alignment {
 
 /// Whether all addresses have the alignment that every engine accepts.
 pub(in super::super) fn are_aligned(addresses: &[u64]) -> bool {
-    Alignment::of(addresses).0 == Alignment::FULL
+    Alignment::common(addresses).0 == Alignment::FULL
 }
 
 #[cfg(test)]
@@ -208,10 +208,10 @@ mod tests {
             (&[4096 + 16], 16),
             (&[], 16),
         ] {
-            assert_eq!(Alignment::of(addresses).bytes(), bytes, "{addresses:?}");
+            assert_eq!(Alignment::common(addresses).bytes(), bytes, "{addresses:?}");
             assert_eq!(are_aligned(addresses), bytes == 16, "{addresses:?}");
         }
-        assert_eq!(Alignment::of(&[256]).text(), "");
-        assert_eq!(Alignment::of(&[4]).text(), " at 4");
+        assert_eq!(Alignment::common(&[256]).text(), "");
+        assert_eq!(Alignment::common(&[4]).text(), " at 4");
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct By {
 }
 
 impl Target {
-    pub(super) fn tell(&self, descriptor: &Descriptor, by: By) -> Answer<()> {
+    pub(super) fn set_on(&self, descriptor: &Descriptor, by: By) -> Answer<()> {
         match (self, by.handle, by.described) {
             (Self::Handle(handle), Some(attribute), _) => descriptor.set_handle(attribute, *handle),
             #[cfg(test)]

@@ -154,7 +154,7 @@ mod tests {
     use crate::commands::simulate::Simulate;
 
     #[test]
-    fn what_is_not_among_the_words_has_its_default() {
+    fn options_not_given_have_their_defaults() {
         let simulate: Simulate = parsed(["--out", "run", "--days", "3"]).unwrap();
         assert_eq!((simulate.days, simulate.hours), (Some(3.0), 3));
         assert!(parsed::<Simulate>(["--days", "3"]).is_err());

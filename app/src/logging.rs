@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wants_no_colours_gets_none() {
+    fn colours_can_be_switched_off() {
         for (name, value, expected) in [
             ("NO_COLOR", "1", true),
             ("NO_COLOR", "", false),
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_a_step_is_told_of_every_trial() {
+    fn warnings_of_steps_are_repeated_for_every_trial() {
         let said = logged_by(0);
         assert_eq!(said.matches("the recipe is odd").count(), 1, "{said}");
         assert_eq!(said.matches("the loss is not finite").count(), 2, "{said}");

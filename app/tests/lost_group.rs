@@ -202,7 +202,7 @@ fn a_job_without_groups_fails_and_goes_on_when_called_again() {
 
 /// The first ranks of both groups and the servers know the same of the recipe.
 #[test]
-fn what_is_amiss_with_the_recipe_of_groups_is_told_once() {
+fn warnings_on_a_recipe_with_groups_appear_once() {
     let prepared = prepare();
     let settings = ["training.steps=2", "schedule.warmup_steps=2"];
     let Some(output) = prepared.train("warned", &settings, &[], &prepared.bad) else {

@@ -287,7 +287,7 @@ fn a_command_of_one_process_says_so_where_several_are_started() {
 
 /// A document that is printed once by each rank is none.
 #[test]
-fn what_is_only_told_is_told_by_the_first_rank() {
+fn only_the_first_rank_prints_documents() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let fields = simulate(folder.path(), 1, 9);
     // As a launcher starts them.

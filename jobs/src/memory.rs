@@ -323,7 +323,7 @@ mod tests {
 
     /// A batch that training would refuse, because samples without labels fill it, is no way out.
     #[test]
-    fn what_would_fit_leaves_a_sample_with_a_label() {
+    fn suggested_batches_hold_a_labelled_sample() {
         let recipe = |text: &str| {
             let mut recipe = Recipe::parse(text, &[]).unwrap();
             recipe.detection.unlabelled_per_batch = 2;

@@ -239,7 +239,7 @@ fn finished_files_are_kept_and_damaged_ones_made_again() {
 
 /// As after a batch that was too large for the memory.
 #[test]
-fn a_call_that_ended_before_its_first_mask_binds_the_next_one_to_nothing() {
+fn settings_of_a_call_without_masks_do_not_bind_the_next() {
     let folder = tempfile::tempdir().unwrap();
     let (model, input) = prepared(folder.path());
     let archive = Archive::open(&input).unwrap();

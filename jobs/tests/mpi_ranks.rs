@@ -505,8 +505,8 @@ fn a_job_that_was_stopped_goes_on() {
 /// Who says that another is not there any more gets out of a message to it or from it; that one retires, and the job
 /// ends well.
 #[test]
-fn who_is_gone_is_let_go() {
-    on_ranks("who_is_gone_is_let_go", 3, |mut mpi| {
+fn messages_with_a_departed_rank_end() {
+    on_ranks("messages_with_a_departed_rank_end", 3, |mut mpi| {
         let rank = mpi.rank();
         let apart = mpi.split(Some(0), mpi.rank()).expect("a group");
         let apart = apart.expect("a colour was given");

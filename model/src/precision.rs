@@ -371,7 +371,7 @@ mod tests {
 
     /// Like most machines, plain loops have no fast half precision: activations are stored in it only on request.
     #[test]
-    fn what_is_asked_for_is_computed_and_the_rest_said() {
+    fn the_requested_precision_is_used_and_deviations_are_noted() {
         for (asked, dtype, word) in [
             (Precision::F32, DType::F32, None),
             (Precision::Auto, DType::F32, Some("computing in f32")),

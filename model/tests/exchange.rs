@@ -170,7 +170,7 @@ fn everything_that_does_not_fit_is_named_and_nothing_is_changed() {
 }
 
 #[test]
-fn what_may_be_missing_stays_as_it_was() {
+fn weights_that_may_be_missing_keep_their_values() {
     let mut tensors = network(&tiny(), 1).parameters().to_named().unwrap();
     let missing = "decoder.classify.weight";
     tensors.remove(missing).unwrap();

@@ -422,7 +422,7 @@ fn passes_of_another_network_or_shape_do_not_fit() {
 /// A call that the driver refuses in the middle: the network learns on as if nothing had been tried, and can be written
 /// down later.
 #[test]
-fn what_breaks_in_the_middle_leaves_nothing_behind() {
+fn a_failed_capture_changes_nothing() {
     let Some(device) = Device::open() else { return };
     let Some(folder) = device.stand_in() else {
         return;

@@ -21,10 +21,10 @@ fn heap() -> u64 {
 /// More than 2 GiB, the largest number that thresholds of the allocator have. Nothing is written to it, so that it takes
 /// no memory. In a process of its own, whose threads share the heap that a program's main thread has.
 #[test]
-fn what_a_large_step_frees_stays_with_the_process() {
+fn large_freed_buffers_stay_with_the_process() {
     if std::env::var_os(ALONE).is_none() {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["what_a_large_step_frees_stays_with_the_process", "--exact"]);
+        command.args(["large_freed_buffers_stay_with_the_process", "--exact"]);
         command.env(ALONE, "1").env("MALLOC_ARENA_MAX", "1");
         let output = command.output().unwrap();
         let told = String::from_utf8_lossy(&output.stdout);

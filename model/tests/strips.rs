@@ -118,7 +118,7 @@ fn strips_have_the_logits_of_the_whole() {
 }
 
 #[test]
-fn so_they_have_with_the_published_layers_other_types_and_more_inputs() {
+fn strips_have_the_logits_of_the_whole_for_published_layers_types_and_inputs() {
     for name in CAN {
         let config = config(name);
         check(&config, Backend::best(), [1, 37, 34, 4], DType::BF16, false);

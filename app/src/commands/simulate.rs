@@ -248,7 +248,7 @@ mod tests {
 
     /// Of 240 times that were all there it had computed 3,000 a second.
     #[test]
-    fn what_was_there_before_was_not_computed_fast() {
+    fn files_that_existed_do_not_count_as_speed() {
         let told = |kept: usize| {
             words(&RunSummary {
                 times: 240,

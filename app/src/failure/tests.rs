@@ -26,7 +26,7 @@ fn a_name_from_a_file_commands_no_terminal() {
 }
 
 #[test]
-fn where_masks_are_looked_for_no_recipe_is_spoken_of() {
+fn hints_on_missing_masks_do_not_mention_recipes() {
     let hint = |variable: &str| {
         let error = DataError::MissingVariable {
             path: "e1/statistics.nc".into(),
@@ -109,7 +109,7 @@ fn who_gives_another_format_hears_what_makes_netcdf_of_it() {
 }
 
 #[test]
-fn whose_folder_holds_other_work_of_ours_hears_what_takes_it() {
+fn hints_on_our_own_folders_name_the_commands_that_read_them() {
     let folder = tempfile::tempdir().unwrap();
     let hint = || {
         let error = DataError::NoInput {
@@ -134,7 +134,7 @@ fn whose_folder_holds_other_work_of_ours_hears_what_takes_it() {
 
 /// It is no box that is wrong.
 #[test]
-fn whose_images_share_an_id_or_a_time_is_not_told_to_remove_a_box() {
+fn hints_on_shared_ids_or_times_do_not_advise_removing_boxes() {
     let hint = |fault| {
         let error = DataError::BadBox {
             path: "coco.json".into(),
@@ -317,7 +317,7 @@ fn a_rank_that_is_stuck_has_the_exit_code_of_stalls() {
 }
 
 #[test]
-fn what_a_comparison_or_a_date_lacks_is_told_whatever_the_words() {
+fn hints_on_comparisons_and_dates_do_not_depend_on_wording() {
     let (expected, found) = (String::new(), String::new());
     let grids = ClimateError::GridsDiffer {
         path: "b".into(),
@@ -430,7 +430,7 @@ fn whose_file_has_more_than_the_network_hears_to_leave_it_out() {
 }
 
 #[test]
-fn whose_checkpoints_are_damaged_is_not_asked_for_a_model_file() {
+fn hints_on_damaged_checkpoints_do_not_ask_for_a_model() {
     let hint = |name: &str| {
         let error = ModelError::File {
             path: Path::new("run").join(name),
@@ -535,7 +535,7 @@ fn who_stages_too_few_samples_to_each_node_hears_what_to_change() {
 }
 
 #[test]
-fn what_may_not_be_read_is_input_and_what_may_not_be_written_is_output() {
+fn denied_reads_are_input_errors_and_denied_writes_output_errors() {
     for (action, expected, word) in [
         ("read", INPUT, "read"),
         ("open", INPUT, "read"),

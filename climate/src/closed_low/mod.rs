@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_near_lows_the_deeper_one_stands_and_open_ones_do_not() {
+    fn the_deeper_of_two_near_lows_is_kept_and_open_ones_are_not() {
         // The shallower one shifts the other's minimum one cell towards it.
         assert_eq!(
             found(&[(45.0, 100.0, 800.0), (50.0, 100.0, 1000.0)]),

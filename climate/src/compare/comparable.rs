@@ -416,7 +416,7 @@ mod tests {
 
     /// Regression: the note said 0 times a day.
     #[test]
-    fn of_steps_of_several_days_a_day_has_a_part_of_a_time() {
+    fn times_per_day_may_be_fractions() {
         let folder = tempfile::tempdir().unwrap();
         let grid = LatLonGrid::global(13, 24).unwrap();
         let start = Time::new(Calendar::NoLeap, 2001, 1, 1, 0, 0, 0).unwrap();

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_is_told_once() {
+    fn equal_values_are_grouped() {
         let groups = grouped([4, 7, 4, 9].into_iter().enumerate(), |a, b| a == b);
         assert_eq!(groups, [(4, vec![0, 2]), (7, vec![1]), (9, vec![3])]);
     }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_gets_out_of_text() {
+    fn text_is_escaped() {
         let evil = "<script>alert('x')</script> & \"quoted\"\u{7}";
         assert_eq!(
             escape(evil),

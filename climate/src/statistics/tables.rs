@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_class_that_nobody_looked_for_no_table_says_that_there_was_none() {
+    fn tables_are_blank_for_classes_not_looked_for() {
         let grid = LatLonGrid::global(8, 12).unwrap();
         let mut rivers = Statistics::new(&grid).of_classes(&[Class::AtmosphericRiver]);
         let time = Time::new(Calendar::NoLeap, 2000, 8, 1, 0, 0, 0).unwrap();

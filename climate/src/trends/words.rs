@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_falls_by_more_than_all_there_is() {
+    fn no_statement_of_a_fall_by_more_than_100_percent() {
         let of = Trends::of_years(12);
         // 20 per decade, with a mean of 16.
         let falling = (0..12).map(|k| Some(27.0 - 2.0 * f64::from(k)));

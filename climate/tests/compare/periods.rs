@@ -244,7 +244,7 @@ fn gaps_leave_their_year_out_by_name() {
 }
 
 #[test]
-fn whoever_loses_years_hears_of_a_month_to_begin_with_that_keeps_them() {
+fn a_first_month_that_keeps_more_years_is_advised() {
     // Like a model started on 1 December: December 2000 and eleven months of 2012.
     let late = Run {
         from: (2000, 12),

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_judges_stays_and_what_is_near_goes() {
+    fn training_times_near_validation_and_test_are_dropped() {
         use Split::{Test, Train, Validation};
         let splits = [
             Train, Train, Validation, Train, Train, Train, Validation, Test, Train,

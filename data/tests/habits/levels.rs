@@ -139,7 +139,7 @@ fn the_lowest_model_level_is_the_one_at_the_ground() {
 
 /// All that was said is that channels are missing.
 #[test]
-fn of_channels_on_no_level_of_the_files_it_is_told_where_these_have_their_fields() {
+fn missing_levels_are_reported_with_the_levels_of_the_files() {
     let folder = tempfile::tempdir().unwrap();
     let temperature = ("ta", "K", &ON_LEVELS[..]);
     let height = ("zg", "m", &ON_LEVELS[..]);

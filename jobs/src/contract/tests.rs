@@ -72,7 +72,7 @@ fn a_score_is_called_what_it_is() {
 }
 
 #[test]
-fn who_takes_latitudes_from_places_takes_no_band() {
+fn a_network_with_latitude_input_refuses_a_band() {
     let mut contract = contract();
     let (globe, near) = (LatLonGrid::global(24, 48), LatLonGrid::global(25, 48));
     let (globe, near) = (globe.unwrap(), near.unwrap());

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lands_last_is_not_hidden() {
+    fn the_last_reduction_is_not_hidden() {
         close(steady(&plain(), None), 1.1);
         let long = Step {
             sums: vec![
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_left_out_is_never_the_last() {
+    fn steps_left_out_are_never_the_last_to_end() {
         let mut draws = stream(5, "slowest", &[]);
         let steps: Vec<(f64, f64)> = (0..2000)
             .map(|_| (draws.random(), exponential(&mut draws)))

@@ -228,7 +228,7 @@ fn a_step_sums_its_facts_too() {
 
 /// Two ranks of a node read four samples of a billion bytes in a step, and compute next to nothing.
 #[test]
-fn what_reads_slowest_sets_the_pace() {
+fn the_slowest_reader_sets_the_pace() {
     let workload = Workload {
         network: "any".into(),
         precision: "f32".into(),

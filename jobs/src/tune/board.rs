@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn who_skipped_steps_goes_on_after_those_who_did_not() {
+    fn trials_with_skipped_steps_rank_after_others() {
         let ladder = Ladder::new(3, 2, 3).unwrap();
         let mut board = board(&[&[0.4], &[0.9], &[0.5]]);
         board.trials[1].skipped = vec![7];
@@ -451,7 +451,7 @@ mod tests {
 
     /// At a halt the mean over classes of background everywhere is higher than that of a young network.
     #[test]
-    fn who_finds_nothing_goes_on_after_those_who_find_storms() {
+    fn trials_that_find_nothing_rank_after_those_that_find_storms() {
         let ladder = Ladder::new(3, 2, 3).unwrap();
         let mut board = board(&[&[0.2923], &[0.3285], &[0.3]]);
         board.trials[1].empty = vec![true];
@@ -533,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn who_went_further_is_ahead_and_who_failed_is_last() {
+    fn trials_that_went_further_rank_first_and_failed_ones_last() {
         let mut board = board(&[&[0.9], &[0.5, 0.6, 0.7], &[0.5, 0.7, 0.71], &[0.2]]);
         board.trials[0].failed = Some("diverged".into());
         let places = board.places();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_to_fit_does() {
+    fn the_memory_check_accepts_what_fits_and_refuses_what_does_not() {
         let all = NetworkName::ALL.map(NetworkConfig::of).into_iter();
         for config in all.chain([NetworkConfig::small()]) {
             let name = config.name;

@@ -87,7 +87,7 @@ fn losses_and_their_gradient() {
 }
 
 #[test]
-fn what_is_left_of_a_certain_pixel_is_not_lost() {
+fn the_small_loss_of_a_certain_pixel_is_kept() {
     let Some(gpu) = Gpu::open() else { return };
     // Each pixel is nearly certain of its class: −ln p is 2 e^-z, below the rounding of p and of its sum.
     for z in [12.0f32, 20.0, 60.0] {

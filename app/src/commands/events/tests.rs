@@ -335,7 +335,7 @@ fn bad_masks_are_skipped_and_counted_on_any_number_of_ranks() {
 }
 
 #[test]
-fn of_a_class_that_nobody_looked_for_it_is_not_said_that_there_was_none() {
+fn summaries_give_no_zero_for_classes_not_looked_for() {
     let mut summary = EventsSummary {
         looked_for: vec![Class::TropicalCyclone],
         ..EventsSummary::default()

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_being_written_is_no_progress() {
+    fn temporary_files_are_no_progress() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(State::of(folder.path()), State::Files(0, 0));
         std::fs::write(folder.path().join(".a.nc.7.tmp"), "half").unwrap();

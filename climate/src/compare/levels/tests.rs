@@ -221,7 +221,7 @@ fn levels_of_rare_events_are_refused_and_bands_know_of_such_draws() {
 }
 
 #[test]
-fn of_many_years_with_few_events_it_is_not_the_years_that_are_too_few() {
+fn few_events_in_many_years_are_not_called_few_years() {
     // 24 of 200 years have an event: once in 10 years is once in 1.2 years with events, and a quarter of the resamples
     // has too few.
     let side = |years: u32| Extremes {

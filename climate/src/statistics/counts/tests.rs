@@ -22,7 +22,7 @@ fn cyclone(start: Time, origin: Origin) -> Track {
 }
 
 #[test]
-fn what_is_there_after_a_hole_counts() {
+fn tracks_that_begin_after_a_gap_count() {
     let mut run = statistics();
     for time in [at(8, 1, 0), at(8, 1, 6), at(8, 14, 18), at(8, 16, 6)] {
         run.add_time(time, None, 6.0, []).unwrap();
@@ -328,7 +328,7 @@ fn each_count_has_its_column_and_variable() {
 
 /// Tables are blank there, but these had 0.
 #[test]
-fn of_a_class_that_nobody_looked_for_no_variable_has_a_number() {
+fn variables_are_missing_for_classes_not_looked_for() {
     let mut run = statistics();
     let codes = ndarray::Array2::zeros((8, 12));
     let mask = ClassMask::new(at(8, 2, 0), codes).unwrap();

@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for_is_found_once_and_what_came_before_goes() {
+    fn a_part_is_taken_once_and_earlier_ones_are_dropped() {
         let mut kept = EarlierParts::default();
         for (steps, part) in [([2, 1], 3), ([2, 2], 4), ([3, 3], 6)] {
             kept.keep(&steps, vec![part]);

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_listens_is_shown_something() {
+    fn every_rank_that_watches_a_peer_gets_its_heartbeats() {
         let layout = Layout::of(8, 2, 2).unwrap();
         for rank in 0..8 {
             for (other, peer) in Peer::of_role(layout, layout.role(rank)) {

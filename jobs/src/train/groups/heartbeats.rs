@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn who_lives_or_is_done_may_take_as_long_as_it_likes() {
+    fn living_and_finished_ranks_are_never_given_up() {
         for saw in watch_all([(2, Fate::Lives), (2, Fate::IsDone)]) {
             for (rank, (told, silent, gone, _)) in saw.into_iter().enumerate() {
                 assert_eq!((told, gone), (None, false), "rank {rank}");
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_dismissed_gives_up() {
+    fn dismissed_ranks_give_up() {
         for (rank, (told, _, gone, _)) in watch(2, Fate::IsDismissed).into_iter().enumerate() {
             assert_eq!(told, None, "rank {rank}");
             assert!(rank >= 2 || gone, "rank {rank}");

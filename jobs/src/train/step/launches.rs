@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_not_where_nobody_wants_them_or_something_is_in_the_way() {
+    fn passes_are_launched_one_by_one_if_unwanted_or_impossible() {
         let how = |wanted, obstacle| Launches::new(wanted, obstacle).how;
         assert!(matches!(how(Some(false), None), LaunchMode::OneByOne));
         for wanted in [None, Some(true)] {
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn they_are_not_where_no_gpu_tells_of_room() {
+    fn passes_are_launched_one_by_one_without_known_gpu_memory() {
         assert!(!has_room(Backend::Reference));
     }
 }

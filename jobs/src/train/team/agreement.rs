@@ -139,7 +139,7 @@ mod tests {
 
     /// A parameter server, and two groups of two ranks.
     #[test]
-    fn who_speaks_in_a_group_is_named_by_the_number_in_the_job() {
+    fn ranks_of_groups_are_named_by_their_number_in_the_job() {
         let said = threads::run(threads::ranks(5), |rank| {
             let mut all = Team::of(Box::new(rank), Box::new(|_| ()));
             let place = all.rank();

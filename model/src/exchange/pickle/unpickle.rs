@@ -161,7 +161,7 @@ mod tests {
 
     /// Tuples, lists, dictionaries, storages, calls and remembered ones in each other.
     #[test]
-    fn what_nests_too_deeply_is_refused_before_it_is_built() {
+    fn deep_nesting_is_refused_before_values_are_built() {
         let tuples = |n: usize| [b"N".to_vec(), vec![0x85; n]].concat();
         let lists = |n: usize| [b"]".repeat(n + 1), b"a".repeat(n)].concat();
         let dictionaries = |n: usize| [b"}N".repeat(n), b"N".to_vec(), b"s".repeat(n)].concat();
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_not_deep() {
+    fn long_flat_collections_are_not_too_deep() {
         // Batches of one list, and a dictionary with a tuple at each key.
         let list = [b"]".to_vec(), b"(NNNe".repeat(10_000)].concat();
         let dictionary = [b"}".to_vec(), b"(N(NtN(Ntu".repeat(10_000)].concat();
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_too_often_is_refused_before_memory_is_full() {
+    fn excessive_copies_are_refused_before_memory_is_full() {
         // Each pair holds the one before twice, remembered by number and by how many there are.
         let pairs = |n: usize| [b"Nq\x00".to_vec(), b"h\x00h\x00\x86q\x00".repeat(n)].concat();
         let numbered = |n: usize| {

@@ -342,7 +342,7 @@ fn the_longest_name_that_fits_decides_the_rate() {
 }
 
 #[test]
-fn a_rate_of_nothing_leaves_a_parameter_as_it_is_and_needs_one_that_is_there() {
+fn a_rate_of_zero_freezes_a_parameter_that_must_exist() {
     for rule in [Rule::Sgd, Rule::Adam, Rule::AdamW, Rule::Lamb] {
         let config = OptimizerConfig {
             rule,

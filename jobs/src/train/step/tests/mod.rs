@@ -265,7 +265,7 @@ fn the_average_follows_steps_that_were_not_skipped() {
 
 /// Also where the optimiser rounds kernels, and where it knows norms of what it left.
 #[test]
-fn what_learns_is_the_same_with_an_average() {
+fn averaging_weights_does_not_change_training() {
     let rounded = "precision={ compute = 'bf16', kernels = 'stochastic' }";
     for setting in [rounded, "optimiser.larc={}"] {
         let run = |average: &[&str]| {

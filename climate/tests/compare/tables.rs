@@ -157,7 +157,7 @@ fn tables_alone_are_enough_for_counts() {
     assert!(
         error
             .to_string()
-            .contains("nobody knows which times were analysed"),
+            .contains("it is unknown which times were analysed"),
         "{error}"
     );
 }

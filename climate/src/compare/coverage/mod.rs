@@ -180,7 +180,7 @@ impl Coverage {
         let Some((first, last)) = span.ends() else {
             return Err(ClimateError::Period {
                 path: folder.into(),
-                reason: "there are no events, and without statistics.nc nobody knows which times were analysed".into(),
+                reason: "there are no events, and without statistics.nc it is unknown which times were analysed".into(),
             });
         };
         let mut months = BTreeMap::new();

@@ -192,8 +192,8 @@ pub(super) fn wind_m_s(
         .collect();
     if fives.is_some_and(|different| different.len() >= MIN_MULTIPLES_OF_FIVE) {
         let note = format!(
-            "no unit of `{name}` is told; all are whole fives, and taken as knots: if they are m/s, call it `wind_m_s` or \
-             give the variable `units`"
+            "`{name}` has no unit; all values are multiples of five, so they are taken as knots: if they are m/s, call it \
+             `wind_m_s` or give the variable `units`"
         );
         return Ok((KNOT_M_S, Some(note)));
     }

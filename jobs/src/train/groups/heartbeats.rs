@@ -17,7 +17,7 @@ use crate::comm::{Arrival, CommError, Communicator, doing};
 use crate::error::Result;
 use crate::train::team::OnStall;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -32,6 +32,19 @@ pub(super) enum HeartbeatOrder {
     Retire,
 }
 
+/// The channel of orders to the thread. Orders may be sent before the thread starts.
+pub(super) struct OrderChannel {
+    pub sender: Sender<HeartbeatOrder>,
+    pub receiver: Receiver<HeartbeatOrder>,
+}
+
+impl OrderChannel {
+    pub fn open() -> Self {
+        let (sender, receiver) = channel();
+        Self { sender, receiver }
+    }
+}
+
 /// The thread that sends this rank's heartbeats and records those of others, until [`Heartbeats::end`].
 #[derive(Default)]
 pub(super) struct Heartbeats {
@@ -44,8 +57,7 @@ pub(super) struct Heartbeats {
 
 impl Heartbeats {
     /// Starts the thread on a communicator of all participating ranks; `peers` are the ranks to exchange heartbeats
-    /// with. The channel carries its orders and may already contain some. `on_stall` is called when a server has been
-    /// silent for longer than `limit`.
+    /// with. `on_stall` is called when a server has been silent for longer than `limit`.
     ///
     /// # Errors
     /// [`CommError::Library`] if the system cannot start a thread.
@@ -53,7 +65,7 @@ impl Heartbeats {
         comm: Box<dyn Communicator>,
         peers: Vec<(usize, Peer)>,
         limit: Duration,
-        (orders, inbox): (Sender<HeartbeatOrder>, Receiver<HeartbeatOrder>),
+        orders: OrderChannel,
         on_stall: OnStall,
     ) -> Result<Self> {
         let rank = comm.rank();
@@ -63,12 +75,13 @@ impl Heartbeats {
             peers,
             liveness: Arc::clone(&liveness),
         };
+        let OrderChannel { sender, receiver } = orders;
         let thread = std::thread::Builder::new().name("squall-pulse".into());
-        let thread = thread.spawn(move || beating.run(&inbox, on_stall));
+        let thread = thread.spawn(move || beating.run(&receiver, on_stall));
         let thread = thread.map_err(CommError::no_thread(rank))?;
         Ok(Self {
             liveness: Some(liveness),
-            orders: Some(orders),
+            orders: Some(sender),
             thread: Some(thread),
             ended: None,
         })
@@ -285,7 +298,6 @@ mod tests {
     use crate::comm::threads;
     use crate::train::groups::plan::Layout;
     use std::sync::Barrier;
-    use std::sync::mpsc::channel;
 
     const LIMIT: Duration = Duration::from_secs(2);
 
@@ -306,8 +318,9 @@ mod tests {
             let mut heartbeats = Heartbeats::default();
             if (who, Fate::Stands) != (rank, what) {
                 let comm = comm.take().unwrap();
+                let orders = OrderChannel::open();
                 heartbeats =
-                    Heartbeats::start(comm, peers.clone(), LIMIT, channel(), on_stall).unwrap();
+                    Heartbeats::start(comm, peers.clone(), LIMIT, orders, on_stall).unwrap();
             }
             if (who, Fate::GivesUp) == (rank, what) {
                 assert!(heartbeats.give_up());

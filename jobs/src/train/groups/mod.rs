@@ -54,7 +54,7 @@ use crate::run_dir::RunDir;
 use coordinator::Coordinator;
 use ending::Ending;
 use heartbeat_peers::Peer;
-use heartbeats::{HeartbeatOrder, Heartbeats};
+use heartbeats::{HeartbeatOrder, Heartbeats, OrderChannel};
 use mail::Mail;
 use part::Part;
 use plan::{Layout, Role};
@@ -64,7 +64,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// Interval at which a waiting rank checks for a stop request.
@@ -164,8 +164,9 @@ impl Assignment<'_> {
         let mut server = Server::new(run, mail, part, self.slices)?;
         let peers = Peer::of_role(layout, self.role);
         let on_stall = world.on_stall_shared();
+        let orders = OrderChannel::open();
         server.mail.heartbeats =
-            start_heartbeats(comms.heartbeats, peers, recipe, channel(), on_stall)?;
+            start_heartbeats(comms.heartbeats, peers, recipe, orders, on_stall)?;
         serve(server, job, progress)
     }
 
@@ -196,14 +197,14 @@ impl Assignment<'_> {
             heartbeats: Heartbeats::default(),
         };
         // If there is another group, servers can continue without this one.
-        let (orders, inbox) = channel();
+        let orders = OrderChannel::open();
         let dispensable = layout.groups > 1 && comms.heartbeats.is_some();
         let on_stall = world.on_stall_shared();
         let mut team = world.group(group, Some(link));
         // Dropped before the team, in the same order on all ranks.
         let mut run = run;
         if dispensable {
-            let give_up = give_up_on_stall(world.rank(), orders.clone());
+            let give_up = give_up_on_stall(world.rank(), orders.sender.clone());
             team.hears_of_stalls(Box::new(give_up));
         }
         let joined = run.learner.join(&recipe.distributed, &mut team);
@@ -215,13 +216,13 @@ impl Assignment<'_> {
         }
         run.announce(world, progress)?;
         if dispensable {
-            let give_up = give_up_on_stall(world.rank(), orders.clone());
+            let give_up = give_up_on_stall(world.rank(), orders.sender.clone());
             let instead = Box::new(move |stall: &CommError| give_up(stall.clone()));
             world.control().on_stall(Some(instead));
         }
         let peers = Peer::of_role(layout, self.role);
         team.link()?.heartbeats =
-            start_heartbeats(comms.heartbeats, peers, recipe, (orders, inbox), on_stall)?;
+            start_heartbeats(comms.heartbeats, peers, recipe, orders, on_stall)?;
         let report = worker::work(run, &mut team, job.folder, job.stop);
         world.control().on_stall(None);
         // A finished rank waits for those that are still scoring the last state.
@@ -286,7 +287,7 @@ fn start_heartbeats(
     comm: Option<Box<dyn Communicator>>,
     peers: Vec<(usize, Peer)>,
     recipe: &Recipe,
-    orders: (Sender<HeartbeatOrder>, Receiver<HeartbeatOrder>),
+    orders: OrderChannel,
     on_stall: OnStall,
 ) -> Result<Heartbeats> {
     let limit = recipe.distributed.longest_wait();

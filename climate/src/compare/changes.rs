@@ -8,18 +8,31 @@ use crate::error::{ClimateError, Result};
 use rayon::prelude::*;
 use std::cmp::Reverse;
 
+/// What the changes are computed from.
+pub(super) struct Compared<'a> {
+    pub names: &'a Names,
+    pub sides: [&'a Ensemble; 2],
+    pub design: &'a Design,
+    /// Whether both sides have all months.
+    pub whole_year: bool,
+}
+
 /// Returns the changes of all quantities known to both sides, in all groups, with p adjusted per family. Adds notes on
 /// the quantities that are missing from some runs.
 ///
 /// # Errors
 /// Errors of `check_cancelled`.
 pub(super) fn changes(
-    names: &Names,
-    [a, b]: [&Ensemble; 2],
-    (design, check_cancelled): (&Design, CancelCheck<'_>),
-    whole_year: bool,
+    compared: &Compared<'_>,
+    check_cancelled: CancelCheck<'_>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<ChangeRow>> {
+    let Compared {
+        names,
+        sides: [a, b],
+        design,
+        whole_year,
+    } = *compared;
     note_unknown(names, [a, b], notes);
     let wanted: Vec<(Quantity, Group)> = shared_quantities([a, b])
         .filter(|&quantity| a.knows(quantity) && b.knows(quantity))

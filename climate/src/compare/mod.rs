@@ -71,7 +71,7 @@ pub(crate) use words::{
 };
 
 use crate::error::{ClimateError, Result};
-use changes::changes;
+use changes::{Compared, changes};
 use comparable::{
     check_disjoint, check_grids, check_members, check_years, common_calendar, common_months,
     note_rules, note_steps, share_wind,
@@ -329,14 +329,13 @@ impl Plan {
         note_unknown_years(names, sides, &mut notes);
         note_continued(names, sides, &mut notes);
         note_pieces(names, sides, &mut notes);
-        let whole_year = selection.whole_year();
-        let mut changes = changes(
+        let compared = Compared {
             names,
             sides,
-            (&design, check_cancelled),
-            whole_year,
-            &mut notes,
-        )?;
+            design: &design,
+            whole_year: selection.whole_year(),
+        };
+        let mut changes = changes(&compared, check_cancelled, &mut notes)?;
         withhold(names, sides, &mut changes, &mut notes);
         notes.extend(mask_size::note(names, sides, &changes));
         notes.extend(moisture::note(names, sides, &changes));

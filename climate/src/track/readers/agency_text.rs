@@ -156,24 +156,32 @@ pub(super) fn unexpected_layout(
     }
 }
 
-/// A point with time, position (longitude, latitude), wind in knots, pressure in hPa and stage. Winds are dropped for
-/// stages that are not tropical cyclones.
-pub(super) fn point(
-    time: Time,
-    (lon_deg, lat_deg): (f64, f64),
-    (knots, hpa): (Option<f64>, Option<f64>),
-    status: &str,
-    plausible: &mut Plausible,
-) -> ImportedPoint {
-    let wind = knots.and_then(|knots| plausible.wind(knots * KNOT_M_S));
-    let is_other = is_other_status(status);
-    ImportedPoint {
-        time,
-        lon_deg,
-        lat_deg,
-        max_wind_m_s: wind.filter(|_| !is_other),
-        other_wind: wind.is_some() && is_other,
-        min_psl_pa: hpa.and_then(|hpa| plausible.pressure(hpa * 100.0)),
+/// What a line says of a storm, in the units of agencies.
+pub(super) struct Report<'a> {
+    pub time: Time,
+    pub lon_deg: f64,
+    pub lat_deg: f64,
+    pub wind_knots: Option<f64>,
+    pub pressure_hpa: Option<f64>,
+    /// The stage; blank if unknown.
+    pub status: &'a str,
+}
+
+impl Report<'_> {
+    /// The point of the track. Winds are dropped for stages that are not tropical cyclones.
+    pub fn point(&self, plausible: &mut Plausible) -> ImportedPoint {
+        let knots = self.wind_knots;
+        let wind = knots.and_then(|knots| plausible.wind(knots * KNOT_M_S));
+        let is_other = is_other_status(self.status);
+        let hpa = self.pressure_hpa;
+        ImportedPoint {
+            time: self.time,
+            lon_deg: self.lon_deg,
+            lat_deg: self.lat_deg,
+            max_wind_m_s: wind.filter(|_| !is_other),
+            other_wind: wind.is_some() && is_other,
+            min_psl_pa: hpa.and_then(|hpa| plausible.pressure(hpa * 100.0)),
+        }
     }
 }
 

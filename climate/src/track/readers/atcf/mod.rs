@@ -4,7 +4,7 @@ mod survey;
 #[cfg(test)]
 mod tests;
 
-use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, point};
+use super::agency_text::{Cells, Degrees, Ocean, Report, digits, each_line};
 use super::imported::{MAX_STEP_SECONDS, TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
@@ -140,8 +140,15 @@ impl Reader<'_> {
             return Ok(());
         }
         self.storms.insert(id.clone(), storm);
-        let (place, measures) = ((lon_deg, lat_deg), (knots, hpa));
-        let point = point(time, place, measures, status, &mut self.plausible);
+        let report = Report {
+            time,
+            lon_deg,
+            lat_deg,
+            wind_knots: knots,
+            pressure_hpa: hpa,
+            status,
+        };
+        let point = report.point(&mut self.plausible);
         let track = self.rows.add(&id, point, || {
             let basin = ocean.basin(lon_deg, lat_deg);
             (Class::TropicalCyclone, Some(season), basin)

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use super::agency_text::{Cells, Degrees, Ocean, digits, each_line, point, unexpected_layout};
+use super::agency_text::{Cells, Degrees, Ocean, Report, digits, each_line, unexpected_layout};
 use super::imported::{TrackBuilder, TrackFormat, TrackTable};
 use super::plausible::Plausible;
 use crate::error::Result;
@@ -194,8 +194,16 @@ impl Reader<'_> {
                 *slot = value;
             }
         }
-        let (place, measures) = ((lon_deg, lat_deg), measures.into());
-        let point = point(time, place, measures, status, &mut self.plausible);
+        let [wind_knots, pressure_hpa] = measures;
+        let report = Report {
+            time,
+            lon_deg,
+            lat_deg,
+            wind_knots,
+            pressure_hpa,
+            status,
+        };
+        let point = report.point(&mut self.plausible);
         (storm.left, storm.last) = (storm.left - 1, Some(time));
         let basin = storm.ocean.basin(lon_deg, lat_deg);
         let track = self.rows.add(&storm.id, point, || {

@@ -240,7 +240,16 @@ pub(crate) fn stored(
     })
 }
 
-/// Consecutive planes (lat, lon) of stored values, in file order; `transposed` if longitude varies slowest.
+/// The extents of consecutive planes in a file.
+pub(crate) struct PlaneLayout {
+    pub count: usize,
+    pub rows: usize,
+    pub columns: usize,
+    /// Whether longitude varies slowest.
+    pub transposed: bool,
+}
+
+/// Consecutive planes (lat, lon) of stored values, in file order.
 ///
 /// # Errors
 /// [`DataError::Unreadable`] if the number of values does not match the number of planes.
@@ -248,9 +257,14 @@ pub(crate) fn planes(
     path: &Path,
     stored: Stored,
     decoder: &Decoder,
-    (count, rows, columns): (usize, usize, usize),
-    transposed: bool,
+    layout: &PlaneLayout,
 ) -> Result<Array3<f32>> {
+    let PlaneLayout {
+        count,
+        rows,
+        columns,
+        transposed,
+    } = *layout;
     let values = match stored {
         Stored::Single(mut values) => {
             decoder.decode_single(&mut values);

@@ -339,8 +339,13 @@ impl Archive {
                 blocks.read((place.file, path), &variable, source, (place.at, levels))
             })?;
         let (rows, columns) = self.layout(place).file_shape;
-        let shape = (levels.len(), rows, columns);
-        decode::planes(path, stored, &source.decoder, shape, source.is_transposed())
+        let layout = decode::PlaneLayout {
+            count: levels.len(),
+            rows,
+            columns,
+            transposed: source.is_transposed(),
+        };
+        decode::planes(path, stored, &source.decoder, &layout)
     }
 
     /// Fails if a file has changed since it was examined, unless it has only grown: the packing of its numbers and

@@ -92,6 +92,25 @@ fn position<S: DeserializeOwned>(out: &Path, name: &str) -> Option<S> {
     Some(position.state)
 }
 
+/// How far a run is.
+#[derive(Debug)]
+pub struct MethodsState {
+    /// The first pass.
+    pub first: FirstPass,
+    /// The second pass.
+    pub second: SecondPass,
+    /// The agreement of the masks drawn so far.
+    pub agreement: Agreement,
+}
+
+/// What the caller demands of saved states.
+pub struct UsableStates<F, S> {
+    /// Whether the first pass may be resumed.
+    pub first: F,
+    /// Whether the second pass may be resumed: all other output of the times that it covers must exist.
+    pub second: S,
+}
+
 impl MethodsFolder {
     /// The numbers of times that the first and the second pass had done before the saved states of an interrupted or
     /// active run; `None` without a readable one.
@@ -105,12 +124,11 @@ impl MethodsFolder {
         (first.is_some() || second.is_some()).then_some(times)
     }
 
-    /// Opens the folder of a run; each method has its own output folder. Returns the states to resume from, or the
-    /// given ones if none were saved.
+    /// Opens the folder of a run; each method has its own output folder. Returns the state to resume from, or the given
+    /// `new` one if none was saved.
     ///
-    /// `fingerprint` must change with everything that affects the result. The saved first state is used if it is
-    /// `usable`; the saved second state only along with the first, and if `whole` confirms that all other output of the
-    /// times it covers exists.
+    /// `fingerprint` must change with everything that affects the result. A saved pass is used if it is `usable`; the
+    /// second only along with the first.
     ///
     /// # Errors
     /// [`crate::ClimateError::Data`] if the folder cannot be written.
@@ -118,12 +136,12 @@ impl MethodsFolder {
         out: impl AsRef<Path>,
         fingerprint: &str,
         methods: &[(Method, PathBuf)],
-        (first, second, agreement): (FirstPass, SecondPass, Agreement),
-        (usable, whole): (impl Fn(&FirstPass) -> bool, impl Fn(&SecondPass) -> bool),
-    ) -> Result<(Self, FirstPass, SecondPass, Agreement)> {
+        new: MethodsState,
+        usable: UsableStates<impl Fn(&FirstPass) -> bool, impl Fn(&SecondPass) -> bool>,
+    ) -> Result<(Self, MethodsState)> {
         let partial = PartialFolder::open(out.as_ref(), PARTIAL)?;
         let seen = partial.state(FIRST, |saved: &Saved<FirstPass>| {
-            saved.fingerprint == fingerprint && usable(&saved.state)
+            saved.fingerprint == fingerprint && (usable.first)(&saved.state)
         })?;
         let drawn = partial.state(
             SECOND,
@@ -136,16 +154,16 @@ impl MethodsFolder {
                 };
                 saved.fingerprint == fingerprint
                 // Masks depend on the first pass over all times.
-                && (seen.is_some() || !first.is_needed())
+                && (seen.is_some() || !new.first.is_needed())
                 && drawn.bytes.len() == methods.len()
                 && tables.all(|((method, _), bytes)| is_there(*method, *bytes))
-                && whole(&drawn.pass)
+                && (usable.second)(&drawn.pass)
             },
         )?;
-        let first = seen.map_or(first, |saved| saved.state);
+        let first = seen.map_or(new.first, |saved| saved.state);
         let (second, agreement, lengths) = match drawn.map(|saved| saved.state) {
             Some(drawn) => (drawn.pass, drawn.agreement, drawn.bytes),
-            None => (second, agreement, vec![[0; 2]; methods.len()]),
+            None => (new.second, new.agreement, vec![[0; 2]; methods.len()]),
         };
         let mut tables = Vec::with_capacity(methods.len());
         for ((method, folder), bytes) in methods.iter().zip(lengths) {
@@ -163,7 +181,12 @@ impl MethodsFolder {
             fingerprint: fingerprint.into(),
             tables,
         };
-        Ok((folder, first, second, agreement))
+        let state = MethodsState {
+            first,
+            second,
+            agreement,
+        };
+        Ok((folder, state))
     }
 
     /// Saves the state of the first pass.

@@ -27,7 +27,7 @@ mod warm_core;
 
 pub use agreement::{Agreement, AgreementRow};
 pub use detector::{Detector, DetectorThresholds, MethodLabels};
-pub use folder::MethodsFolder;
+pub use folder::{MethodsFolder, MethodsState, UsableStates};
 pub use series::{Conclusions, FirstPass, SecondPass};
 pub use transport::{DetectFields, FieldRequest, TransportSource, VapourTransport};
 pub use warm_core::WarmCore;

@@ -23,7 +23,8 @@ use crate::{code, interrupt, output};
 use labelling::Labelling;
 use reader::Reader;
 use squall_climate::detect::{
-    Agreement, Detector, FirstPass, Method, MethodsFolder, SecondPass, TransportSource,
+    Agreement, Detector, FirstPass, Method, MethodsFolder, MethodsState, SecondPass,
+    TransportSource, UsableStates,
 };
 use squall_data::Archive;
 use squall_jobs::lock::FolderLock;
@@ -64,8 +65,12 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
         .iter()
         .try_for_each(|masks| masks.check_folder(&fingerprint))?;
     rules.announce(&archive);
-    let (folder, first, mut second, agreement) =
-        open_state(command, &rules, &against, &masks, &fingerprint)?;
+    let (folder, state) = open_state(command, &rules, &against, &masks, &fingerprint)?;
+    let MethodsState {
+        first,
+        mut second,
+        agreement,
+    } = state;
     code::work_on(&command.out, first.seen() + second.done() > 0);
     masks
         .iter()
@@ -171,23 +176,23 @@ fn open_state(
     against: &Against,
     masks: &[Masks<'_>],
     fingerprint: &str,
-) -> anyhow::Result<(MethodsFolder, FirstPass, SecondPass, Agreement)> {
-    let new = (
-        FirstPass::new(&rules.detectors),
-        SecondPass::new(&rules.detectors),
-        Agreement::new(against.sources(&rules.methods)),
-    );
+) -> anyhow::Result<(MethodsFolder, MethodsState)> {
+    let new = MethodsState {
+        first: FirstPass::new(&rules.detectors),
+        second: SecondPass::new(&rules.detectors),
+        agreement: Agreement::new(against.sources(&rules.methods)),
+    };
     // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are errors.
     let may_lack = |left_out: &BTreeSet<usize>| command.skip_bad || left_out.is_empty();
-    let usable = |first: &FirstPass| may_lack(first.left_out());
-    let whole = |second: &SecondPass| {
+    let first = |first: &FirstPass| may_lack(first.left_out());
+    let second = |second: &SecondPass| {
         let (done, left_out) = (second.done(), second.left_out());
         let mut masks = masks.iter();
         may_lack(left_out) && masks.all(|masks| masks.are_of(fingerprint, done, left_out))
     };
     let folders = folders(&rules.methods, &command.out);
-    let checks = (usable, whole);
-    let opened = MethodsFolder::open(&command.out, fingerprint, &folders, new, checks)?;
+    let usable = UsableStates { first, second };
+    let opened = MethodsFolder::open(&command.out, fingerprint, &folders, new, usable)?;
     Ok(opened)
 }
 

@@ -42,45 +42,66 @@ pub fn is_fast() -> bool {
     block().columns > SIDE
 }
 
-/// C (+)= A B, with A of (rows, k) and row stride `a_row`, B one panel of (k, [`Block::columns`]), and C with row
-/// stride `c_row`. `rows` is a multiple of [`Block::rows`].
+/// The rows of A, each with `k` values, `stride` apart.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    pub values: &'a [f32],
+    pub stride: usize,
+    /// A multiple of [`Block::rows`].
+    pub count: usize,
+    pub k: usize,
+}
+
+/// The lines of A, each with `k` values, for several taps: that of pixel i and tap t is `lines[t * pixels + i]`.
+#[derive(Clone, Copy)]
+pub struct Taps<'a> {
+    pub lines: &'a [&'a [f32]],
+    /// The blocks of lines of a tap that are entirely zero (`zeros[t * blocks + block]`); these are skipped.
+    pub zeros: &'a [bool],
+    /// A multiple of [`Block::rows`].
+    pub pixels: usize,
+    pub k: usize,
+}
+
+/// How a product goes to C.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The distance of the rows of C.
+    pub stride: usize,
+    /// Whether the product is added to C.
+    pub add: bool,
+}
+
+/// C (+)= A B, with B one panel of (k, [`Block::columns`]).
 #[inline(always)]
-#[allow(clippy::too_many_arguments)] // a matrix product has them
-pub fn rows_by_panel<S: Simd>(
-    simd: S,
-    (rows, k): (usize, usize),
-    a: &[f32],
-    a_row: usize,
-    panel: &[f32],
-    c: &mut [f32],
-    c_row: usize,
-    add: bool,
-) {
+pub fn rows_by_panel<S: Simd>(simd: S, a: Rows<'_>, panel: &[f32], c: &mut [f32], target: Target) {
     if S::F32_LANES == 16 {
-        rows_in_blocks::<S, 12>(simd, (rows, k), a, a_row, panel, c, c_row, add);
+        rows_in_blocks::<S, 12>(simd, a, panel, c, target);
     } else {
-        rows_in_blocks::<S, 6>(simd, (rows, k), a, a_row, panel, c, c_row, add);
+        rows_in_blocks::<S, 6>(simd, a, panel, c, target);
     }
 }
 
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
 fn rows_in_blocks<S: Simd, const M: usize>(
     simd: S,
-    (rows, k): (usize, usize),
-    a: &[f32],
-    a_row: usize,
+    a: Rows<'_>,
     panel: &[f32],
     c: &mut [f32],
-    c_row: usize,
-    add: bool,
+    target: Target,
 ) {
+    let Rows {
+        values,
+        stride,
+        count,
+        k,
+    } = a;
     let (panel, _) = S::as_simd_f32s(&panel[..k * SIDE * S::F32_LANES]);
-    for first in (0..rows).step_by(M) {
+    for first in (0..count).step_by(M) {
         let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
-        let mut lines = [&a[..0]; M];
+        let mut lines = [&values[..0]; M];
         for (i, line) in lines.iter_mut().enumerate() {
-            *line = &a[(first + i) * a_row..][..k];
+            *line = &values[(first + i) * stride..][..k];
         }
         for (t, b) in panel.chunks_exact(SIDE).enumerate() {
             for i in 0..M {
@@ -90,41 +111,35 @@ fn rows_in_blocks<S: Simd, const M: usize>(
                 }
             }
         }
-        write_block(simd, &sums, &mut c[first * c_row..], c_row, add);
+        write_block(simd, &sums, &mut c[first * target.stride..], target);
     }
 }
 
-/// C (+)= Σ over taps of A B, where the lines of A may lie anywhere: line i of tap t is `lines[t * pixels + i]` and has
-/// length k. The panel holds the k rows of each tap, tap after tap. `pixels` is a multiple of [`Block::rows`]. Taps for
-/// which a block of rows is entirely zero (`zeros[t * blocks + block]`) are skipped.
+/// C (+)= Σ over taps of A B, where the lines of A may lie anywhere. The panel holds the k rows of each tap, tap after
+/// tap.
 #[inline(always)]
-#[allow(clippy::too_many_arguments)]
-pub fn lines_by_panel<S: Simd>(
-    simd: S,
-    (lines, zeros): (&[&[f32]], &[bool]),
-    (pixels, k): (usize, usize),
-    panel: &[f32],
-    c: &mut [f32],
-    c_row: usize,
-    add: bool,
-) {
+pub fn lines_by_panel<S: Simd>(simd: S, a: Taps<'_>, panel: &[f32], c: &mut [f32], target: Target) {
     if S::F32_LANES == 16 {
-        lines_in_blocks::<S, 12>(simd, (lines, zeros), (pixels, k), panel, c, c_row, add);
+        lines_in_blocks::<S, 12>(simd, a, panel, c, target);
     } else {
-        lines_in_blocks::<S, 6>(simd, (lines, zeros), (pixels, k), panel, c, c_row, add);
+        lines_in_blocks::<S, 6>(simd, a, panel, c, target);
     }
 }
 
 #[inline(always)]
 fn lines_in_blocks<S: Simd, const M: usize>(
     simd: S,
-    (lines, zeros): (&[&[f32]], &[bool]),
-    (pixels, k): (usize, usize),
+    a: Taps<'_>,
     panel: &[f32],
     c: &mut [f32],
-    c_row: usize,
-    add: bool,
+    target: Target,
 ) {
+    let Taps {
+        lines,
+        zeros,
+        pixels,
+        k,
+    } = a;
     for first in (0..pixels).step_by(M) {
         let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
         let taps = lines
@@ -148,7 +163,7 @@ fn lines_in_blocks<S: Simd, const M: usize>(
                 }
             }
         }
-        write_block(simd, &sums, &mut c[first * c_row..], c_row, add);
+        write_block(simd, &sums, &mut c[first * target.stride..], target);
     }
 }
 
@@ -177,6 +192,10 @@ fn columns_in_blocks<S: Simd, const M: usize>(
     c: &mut [f32],
     (rows, columns): (usize, usize),
 ) {
+    let target = Target {
+        stride: columns,
+        add: true,
+    };
     for column in (0..columns).step_by(SIDE * S::F32_LANES) {
         for row in (0..rows).step_by(M) {
             let mut sums = [[simd.splat_f32s(0.0); SIDE]; M];
@@ -192,7 +211,7 @@ fn columns_in_blocks<S: Simd, const M: usize>(
                     }
                 }
             }
-            write_block(simd, &sums, &mut c[row * columns + column..], columns, true);
+            write_block(simd, &sums, &mut c[row * columns + column..], target);
         }
     }
 }
@@ -225,6 +244,10 @@ fn packed<S: Simd, const M: usize>(
     c_row: usize,
 ) {
     let columns = SIDE * S::F32_LANES;
+    let target = Target {
+        stride: c_row,
+        add: true,
+    };
     for (column, b) in b.chunks_exact(k * columns).enumerate() {
         let (b, _) = S::as_simd_f32s(b);
         for (row, a) in a.chunks_exact(k * M).enumerate() {
@@ -237,13 +260,8 @@ fn packed<S: Simd, const M: usize>(
                     }
                 }
             }
-            write_block(
-                simd,
-                &sums,
-                &mut c[row * M * c_row + column * columns..],
-                c_row,
-                true,
-            );
+            let c = &mut c[row * M * c_row + column * columns..];
+            write_block(simd, &sums, c, target);
         }
     }
 }
@@ -267,12 +285,12 @@ fn write_block<S: Simd, const M: usize>(
     simd: S,
     sums: &[[S::f32s; SIDE]; M],
     c: &mut [f32],
-    c_row: usize,
-    add: bool,
+    target: Target,
 ) {
+    let Target { stride, add } = target;
     let lanes = S::F32_LANES;
     for_rows!(M, i, {
-        let c = &mut c[i * c_row..][..SIDE * lanes];
+        let c = &mut c[i * stride..][..SIDE * lanes];
         let (left, right) = c.split_at_mut(lanes);
         let [mut first, mut second] = sums[i];
         if add {

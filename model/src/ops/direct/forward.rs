@@ -244,15 +244,14 @@ impl<'a, V: Value> RunUnit<'a, V> {
                             &packed[..group.len() * size]
                         };
                         let c = &mut sums[(panel - first_panel) * block.columns..];
-                        gemm::lines_by_panel(
-                            simd,
-                            (group_lines, padding),
-                            (padded, to - from),
-                            panel_rows,
-                            c,
-                            c_row,
-                            add,
-                        );
+                        let a = gemm::Taps {
+                            lines: group_lines,
+                            zeros: padding,
+                            pixels: padded,
+                            k: to - from,
+                        };
+                        let target = gemm::Target { stride: c_row, add };
+                        gemm::lines_by_panel(simd, a, panel_rows, c, target);
                     }
                     add = true;
                 }

@@ -131,16 +131,18 @@ where
                 for point in 0..P * P {
                     for panel in panels.clone() {
                         let place = point * point_size + (panel - first_panel) * block.columns;
-                        gemm::rows_by_panel(
-                            simd,
-                            (tiles, to - from),
-                            &points[point * depth..],
-                            tile,
-                            self.kernels.panel(panel, point, from, to),
-                            &mut products[place..],
-                            width,
-                            from > 0,
-                        );
+                        let a = gemm::Rows {
+                            values: &points[point * depth..],
+                            stride: tile,
+                            count: tiles,
+                            k: to - from,
+                        };
+                        let b = self.kernels.panel(panel, point, from, to);
+                        let target = gemm::Target {
+                            stride: width,
+                            add: from > 0,
+                        };
+                        gemm::rows_by_panel(simd, a, b, &mut products[place..], target);
                     }
                 }
             }

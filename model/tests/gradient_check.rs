@@ -7,7 +7,7 @@ mod common;
 use candle_core::{Device, Tensor};
 use common::{dot, draw, values};
 use squall_model::Backend;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, NormBackward};
 use squall_model::ops::{ConvSpec, ConvTransposeSpec, Fuse, PoolSpec};
 
 fn tensor(values: &[f32], shape: &[usize]) -> Tensor {
@@ -176,18 +176,18 @@ fn batch_norm_with_residual() {
                 residual: true,
                 relu,
             };
+            let of = NormBackward {
+                dy: &tensor(&r, &shape),
+                x: &tensor(&x, &shape),
+                y: Some(&y),
+                gamma: (&gamma).into(),
+                beta: (&beta).into(),
+                saved: &saved,
+                after,
+                ranks: None,
+            };
             let (dx, dresidual) = backend
-                .batch_norm_backward(
-                    &tensor(&r, &shape),
-                    &tensor(&x, &shape),
-                    Some(&y),
-                    (&gamma, &beta),
-                    &saved,
-                    after,
-                    None,
-                    &mut dgamma,
-                    &mut dbeta,
-                )
+                .batch_norm_backward(&of, &mut dgamma, &mut dbeta)
                 .unwrap();
             check("bn dx", &x, &values(&dx), |x: &[f32]| {
                 loss(forward(x, &residual, &gamma, &beta).0)

@@ -5,7 +5,7 @@ use super::conv::{Conv, Fold};
 use crate::error::Result;
 use crate::gradients::Gradients;
 use crate::ops::Fuse;
-use crate::ops::norm::{After, fold};
+use crate::ops::norm::{After, NormBackward, fold};
 use crate::parameters::{BufferId, Kind, ParameterId, Parameters};
 use crate::pass::{Normed, Pass, Saved};
 use crate::trace::{Flow, Trace};
@@ -163,17 +163,17 @@ impl BatchNorm {
         );
         let ranges = (parameters.range(self.scale), parameters.range(self.shift));
         let (dgamma, dbeta) = gradients.two_sinks(ranges.0, ranges.1);
-        let (dx, dresidual) = (pass.backend).batch_norm_backward(
-            &dy,
-            &x,
-            y.as_ref(),
-            (&gamma, &beta),
-            &saved,
+        let of = NormBackward {
+            dy: &dy,
+            x: &x,
+            y: y.as_ref(),
+            gamma,
+            beta,
+            saved: &saved,
             after,
-            pass.norm_ranks(),
-            dgamma,
-            dbeta,
-        )?;
+            ranks: pass.norm_ranks(),
+        };
+        let (dx, dresidual) = (pass.backend).batch_norm_backward(&of, dgamma, dbeta)?;
         Ok((pass.backend.convert(&dx, kept)?, dresidual))
     }
 

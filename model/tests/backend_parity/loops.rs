@@ -4,7 +4,7 @@ use crate::{TOLERANCE, distance, random, values};
 use candle_core::Tensor;
 use squall_model::Backend;
 use squall_model::ops::PoolSpec;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, NormBackward};
 
 #[test]
 fn loops_limited_by_memory_agree() {
@@ -55,19 +55,18 @@ fn loops_limited_by_memory_agree() {
                 relu: true,
             };
             let dy = random(7, x.dims());
-            let with_output = residual.is_some().then_some(&y);
+            let of = NormBackward {
+                dy: &dy,
+                x: &x,
+                y: residual.is_some().then_some(&y),
+                gamma: (&gamma).into(),
+                beta: (&beta).into(),
+                saved: &saved,
+                after,
+                ranks: None,
+            };
             let (dx, dresidual) = backend
-                .batch_norm_backward(
-                    &dy,
-                    &x,
-                    with_output,
-                    (&gamma, &beta),
-                    &saved,
-                    after,
-                    None,
-                    &mut dgamma,
-                    &mut dbeta,
-                )
+                .batch_norm_backward(&of, &mut dgamma, &mut dbeta)
                 .unwrap();
             [
                 values(&y),

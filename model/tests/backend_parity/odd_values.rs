@@ -4,7 +4,7 @@ use crate::{random, values};
 use candle_core::{DType, Device, Tensor};
 use squall_model::networks::NetworkName;
 use squall_model::ops::loss::NO_CLASS;
-use squall_model::ops::norm::{After, BatchNormRanks};
+use squall_model::ops::norm::{After, BatchNormRanks, NormBackward};
 use squall_model::ops::{ConvSpec, Fuse, PoolSpec};
 use squall_model::{Backend, ModelError, Network, NetworkConfig};
 
@@ -167,18 +167,18 @@ fn gradients_pass_where_a_normalised_channel_is_nan() {
                 relu: true,
             };
             let (mut dgamma, mut dbeta) = (vec![0.0f32; 2], vec![0.0f32; 2]);
+            let of = NormBackward {
+                dy: &dy,
+                x: &x,
+                y: residual.is_some().then_some(&y),
+                gamma: (&gamma).into(),
+                beta: (&beta).into(),
+                saved: &saved,
+                after,
+                ranks: None,
+            };
             let (dx, _) = backend
-                .batch_norm_backward(
-                    &dy,
-                    &x,
-                    residual.is_some().then_some(&y),
-                    (&gamma, &beta),
-                    &saved,
-                    after,
-                    None,
-                    &mut dgamma,
-                    &mut dbeta,
-                )
+                .batch_norm_backward(&of, &mut dgamma, &mut dbeta)
                 .unwrap();
             assert_eq!(dbeta[0], 24.0, "{after:?}, {backend:?}");
             assert!(dbeta[1] > 0.0 && dbeta[1] < 24.0, "{dbeta:?}");

@@ -1,7 +1,7 @@
 use crate::stand_in_gpu::{Arg, Gpu, Memory, Storage};
 use crate::{args, assert_close, distance, draw, grid, tensor, values};
 use squall_model::Backend;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, NormBackward};
 
 const FILE: &str = "norm.cu";
 const CPU: Backend = Backend::Reference;
@@ -262,18 +262,18 @@ fn backward(gpu: &Gpu, storage: Storage, shape @ [b, h, w, c]: [usize; 4], gate:
         .unwrap();
     let (mut dgamma, mut dbeta) = (draw(6, c), draw(7, c));
     let from = (gpu.f32s(&dgamma), gpu.f32s(&dbeta));
+    let of = NormBackward {
+        dy: &hosts[1],
+        x: &hosts[0],
+        y: Some(&y),
+        gamma: (&gamma).into(),
+        beta: (&beta).into(),
+        saved: &saved_host,
+        after,
+        ranks: None,
+    };
     let (dx_want, masked_want) = CPU
-        .batch_norm_backward(
-            &hosts[1],
-            &hosts[0],
-            Some(&y),
-            (&gamma, &beta),
-            &saved_host,
-            after,
-            None,
-            &mut dgamma,
-            &mut dbeta,
-        )
+        .batch_norm_backward(&of, &mut dgamma, &mut dbeta)
         .unwrap();
 
     let there = [&x, &dy, &values(&y)].map(|v| gpu.upload(v, storage));

@@ -5,7 +5,7 @@ use super::{ModelResult, Row, Values, draw, field, values};
 use crate::error::Result;
 use candle_core::{DType, Tensor};
 use squall_model::Backend;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, NormBackward};
 use squall_model::ops::{ConvTransposeSpec, PoolSpec};
 
 /// Sums in another order, and a rounded result.
@@ -103,18 +103,17 @@ fn normalised_backward(backend: Backend, dtype: DType, _: bool) -> Values {
         relu: true,
     };
     let (mut dgamma, mut dbeta) = (vec![0.0; 13], vec![0.0; 13]);
-    let scales = (&gamma[..], &beta[..]);
-    let (dx, _) = backend.batch_norm_backward(
-        &dy,
-        &x,
-        None,
-        scales,
-        &saved,
+    let of = NormBackward {
+        dy: &dy,
+        x: &x,
+        y: None,
+        gamma: (&gamma).into(),
+        beta: (&beta).into(),
+        saved: &saved,
         after,
-        None,
-        &mut dgamma,
-        &mut dbeta,
-    )?;
+        ranks: None,
+    };
+    let (dx, _) = backend.batch_norm_backward(&of, &mut dgamma, &mut dbeta)?;
     let mut all = values(&dx)?;
     all.extend(dgamma.into_iter().chain(dbeta));
     Ok(all)

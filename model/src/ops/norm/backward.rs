@@ -11,6 +11,27 @@ use candle_core::Tensor;
 
 const OP: &str = "batch_norm_backward";
 
+/// The operands of [`Backend::batch_norm_backward`].
+#[derive(Debug, Clone)]
+pub struct NormBackward<'a> {
+    /// The gradient of the output.
+    pub dy: &'a Tensor,
+    /// The input of the forward pass.
+    pub x: &'a Tensor,
+    /// The output of the forward pass; needed only if there was a residual, otherwise its sign is recomputed.
+    pub y: Option<&'a Tensor>,
+    /// The scale per channel.
+    pub gamma: Channels<'a>,
+    /// The shift per channel.
+    pub beta: Channels<'a>,
+    /// What the forward pass kept.
+    pub saved: &'a BatchNormSaved,
+    /// The operations after the normalisation.
+    pub after: After,
+    /// The ranks over which the statistics are.
+    pub ranks: Option<&'a dyn BatchNormRanks>,
+}
+
 impl Backend {
     /// Returns the gradients of [`Self::batch_norm_forward`] with respect to x and, if there was one, the residual;
     /// adds those of γ and β.
@@ -18,26 +39,24 @@ impl Backend {
     /// With g = dy where y > 0 or is NaN (if ReLU followed), n pixels, x̂ = (x − m)/σ:
     /// dβ = Σ g, dγ = Σ g x̂, dx = γ/σ (g − dβ/n − x̂ dγ/n), d(residual) = g.
     ///
-    /// The output y is needed only if there was a residual; otherwise its sign is recomputed.
-    ///
     /// # Shapes
     /// dy, x and y `(b, h, w, c)`, gamma and beta `c` → as x, each; dgamma and dbeta have `c` values.
     /// # Errors
     /// [`crate::ModelError::Shape`] naming what differs.
-    #[allow(clippy::too_many_arguments)] // the equation has as many terms
-    pub fn batch_norm_backward<'c, 'd, 'e, 'f>(
+    pub fn batch_norm_backward<'d, 'e>(
         self,
-        dy: &Tensor,
-        x: &Tensor,
-        y: Option<&Tensor>,
-        (gamma, beta): (impl Into<Channels<'c>>, impl Into<Channels<'d>>),
-        saved: &BatchNormSaved,
-        after: After,
-        ranks: Option<&dyn BatchNormRanks>,
-        dgamma: impl Into<GradientSink<'e>>,
-        dbeta: impl Into<GradientSink<'f>>,
+        of: &NormBackward<'_>,
+        dgamma: impl Into<GradientSink<'d>>,
+        dbeta: impl Into<GradientSink<'e>>,
     ) -> Result<(Tensor, Option<Tensor>)> {
-        let (gamma, beta) = (gamma.into(), beta.into());
+        let NormBackward {
+            dy,
+            x,
+            saved,
+            after,
+            ranks,
+            ..
+        } = *of;
         let (dgamma, dbeta) = (dgamma.into(), dbeta.into());
         let _span = profile::span(|| format!("batch norm backward {:?}", x.dims()));
         let shape = bhwc(OP, "x", x)?;
@@ -46,14 +65,13 @@ impl Backend {
             OP,
             "gamma and beta",
             (shape[3], shape[3]),
-            (gamma.len(), beta.len()),
+            (of.gamma.len(), of.beta.len()),
         )?;
         #[cfg(feature = "cuda")]
         if self == Self::Cuda {
-            let affine = (&gamma, &beta);
-            return by_cuda((dy, x, y), affine, saved, after, ranks, (dgamma, dbeta));
+            return by_cuda(of, dgamma, dbeta);
         }
-        let (gamma, beta) = (&*gamma.host()?, &*beta.host()?);
+        let (gamma, beta) = (&*of.gamma.host()?, &*of.beta.host()?);
         let sums = Sums {
             gamma,
             saved,
@@ -65,7 +83,7 @@ impl Backend {
         // Only a residual needs the masked gradient as a separate tensor; plain loops always use this path.
         let split = after.relu && (after.residual || self == Self::Reference);
         let masked = if split {
-            self.masked_gradient((dy, x, y), (&scale, &shift), after)?
+            self.masked_gradient(of, &scale, &shift)?
         } else {
             dy.clone()
         };
@@ -85,45 +103,42 @@ impl Backend {
     /// dy where the ReLU passed its input, otherwise 0; derived from the output y or, without a residual, from x.
     fn masked_gradient(
         self,
-        (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
-        (scale, shift): (&[f32], &[f32]),
-        after: After,
+        of: &NormBackward<'_>,
+        scale: &[f32],
+        shift: &[f32],
     ) -> Result<Tensor> {
-        if let Some(y) = y {
-            return self.relu_backward(dy, y);
+        if let Some(y) = of.y {
+            return self.relu_backward(of.dy, y);
         }
-        expect(OP, "y, which a residual needs,", false, after.residual)?;
-        let y = self.batch_norm_apply(x, scale, shift, None, true)?;
-        self.relu_backward(dy, &y)
+        expect(OP, "y, which a residual needs,", false, of.after.residual)?;
+        let y = self.batch_norm_apply(of.x, scale, shift, None, true)?;
+        self.relu_backward(of.dy, &y)
     }
 }
 
 /// [`Backend::batch_norm_backward`] on the GPU.
 #[cfg(feature = "cuda")]
 fn by_cuda(
-    (dy, x, y): (&Tensor, &Tensor, Option<&Tensor>),
-    (gamma, beta): (&Channels<'_>, &Channels<'_>),
-    saved: &BatchNormSaved,
-    after: After,
-    ranks: Option<&dyn BatchNormRanks>,
-    (dgamma, dbeta): (GradientSink<'_>, GradientSink<'_>),
+    of: &NormBackward<'_>,
+    dgamma: GradientSink<'_>,
+    dbeta: GradientSink<'_>,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let needs = after.residual && after.relu && y.is_none();
+    let needs = of.after.residual && of.after.relu && of.y.is_none();
     expect(OP, "y, which a residual needs,", false, needs)?;
-    let moments = match &saved.on_gpu {
+    let moments = match &of.saved.on_gpu {
         Some(moments) => moments,
-        None => &crate::ops::cuda::Moments::of(saved, &gamma.host()?, &beta.host()?)?,
+        None => &crate::ops::cuda::Moments::of(of.saved, &of.gamma.host()?, &of.beta.host()?)?,
     };
     let operands = crate::ops::cuda::Operands {
-        dy,
-        x,
-        y: y.filter(|_| after.residual),
-        gamma,
+        dy: of.dy,
+        x: of.x,
+        y: of.y.filter(|_| of.after.residual),
+        gamma: &of.gamma,
         saved: moments,
-        count: saved.count,
-        after,
+        count: of.saved.count,
+        after: of.after,
     };
-    crate::ops::cuda::norm_backward(&operands, ranks, dgamma, dbeta)
+    crate::ops::cuda::norm_backward(&operands, of.ranks, dgamma, dbeta)
 }
 
 /// The destinations of the sums over pixels: the gradients of γ and β and, summed over all ranks, the gradient of x.

@@ -2,6 +2,8 @@
 
 mod backward;
 
+pub use backward::NormBackward;
+
 use super::fast;
 use super::host::{Host, Typed, bhwc, expect, tensor};
 use super::value::by_dtype;

@@ -4,7 +4,7 @@ use super::cases::{Case, Direction, Op};
 use candle_core::{DType, Device, Tensor};
 use squall_model::Backend;
 use squall_model::ops::loss::Criterion;
-use squall_model::ops::norm::After;
+use squall_model::ops::norm::{After, NormBackward};
 use squall_model::ops::{Channels, Fuse, GradientSink, PoolSpec};
 
 /// Runs the operation once.
@@ -138,17 +138,17 @@ fn batch_norm(case: Case, backend: Backend, [x, dy]: [Tensor; 2]) -> anyhow::Res
     };
     let [mut dgamma, mut dbeta] = [Sums::new(channels, backend)?, Sums::new(channels, backend)?];
     Ok(Box::new(move || {
-        let dx = backend.batch_norm_backward(
-            &dy,
-            &x,
-            None,
-            (&gamma, &beta),
-            &saved,
+        let of = NormBackward {
+            dy: &dy,
+            x: &x,
+            y: None,
+            gamma: (&gamma).into(),
+            beta: (&beta).into(),
+            saved: &saved,
             after,
-            None,
-            dgamma.sink(),
-            dbeta.sink(),
-        );
+            ranks: None,
+        };
+        let dx = backend.batch_norm_backward(&of, dgamma.sink(), dbeta.sink());
         Ok(dx.map(drop)?)
     }))
 }

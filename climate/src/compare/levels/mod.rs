@@ -104,87 +104,97 @@ fn levels(sides: [Extremes; 2], lowest: bool, design: &Design) -> ([Fit; 2], Vec
     let sign = if lowest { -1.0 } else { 1.0 };
     let has_long_blocks = (sides.iter()).any(|side| side.years.iter().any(|years| *years > 1));
     let resamples = has_long_blocks || design.is_of_pairs();
-    let mut drawn = Vec::new();
-    let fits = [0, 1].map(|k| {
-        let mut maxima: Vec<(f64, u32)> = (sides[k].values.iter())
-            .map(|(v, block)| (sign * v, *block))
+    let [(a, of_a), (b, of_b)] = [0, 1].map(|k| fit_of_side(&sides[k], k, sign, resamples, design));
+    let (fits, drawn) = ([a, b], [of_a, of_b]);
+    let count = fits[0].levels.len().min(fits[1].levels.len());
+    let changes = (0..count).map(|index| change_at(index, &fits, &drawn, design));
+    let changes = changes.collect();
+    (fits, changes)
+}
+
+/// The fit of side `k` with its levels and bands, and random samples of the levels. `sign` is -1 if the lowest values
+/// are extreme; `resamples` if the posterior alone does not suffice.
+fn fit_of_side(
+    side: &Extremes,
+    k: usize,
+    sign: f64,
+    resamples: bool,
+    design: &Design,
+) -> (Fit, Drawn) {
+    let mut maxima: Vec<(f64, u32)> = (side.values.iter())
+        .map(|(v, block)| (sign * v, *block))
+        .collect();
+    maxima.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    let values: Vec<f64> = maxima.iter().map(|(v, _)| *v).collect();
+    let mut fit = Fit {
+        extremes: values.iter().map(|v| sign * v).collect(),
+        years: side.years.iter().sum::<u32>() as usize,
+        gev: Gev::fit(&values),
+        levels: Vec::new(),
+        bands: Vec::new(),
+    };
+    let mut drawn = Drawn::default();
+    let Some(gev) = fit.gev else {
+        return (fit, drawn);
+    };
+    let level = |years: f64| Some(sign * gev.return_level(years, fit.share())?);
+    let within_range = |years: f64| level(years).filter(|_| years <= fit.longest());
+    let all = RETURN_YEARS.map(within_range);
+    let (years, weights) = (&side.years, design.sides()[k]);
+    let turned = |levels: Levels| levels.map(|level| sign * level);
+    if let Some(posterior) = Posterior::fit(&values) {
+        let mut random = stream(design.options().seed, "compare levels", &[k as u64]);
+        drawn.possible = shares_of(&maxima, years, weights)
+            .map(|share| turned(levels_of(&posterior.draw(&mut random), share)))
             .collect();
-        maxima.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        let values: Vec<f64> = maxima.iter().map(|(v, _)| *v).collect();
-        let mut fit = Fit {
-            extremes: values.iter().map(|v| sign * v).collect(),
-            years: sides[k].years.iter().sum::<u32>() as usize,
-            gev: Gev::fit(&values),
-            levels: Vec::new(),
-            bands: Vec::new(),
-        };
-        let mut of_side = Drawn::default();
-        if let Some(gev) = fit.gev {
-            let level = |years: f64| Some(sign * gev.return_level(years, fit.share())?);
-            let within_range = |years: f64| level(years).filter(|_| years <= fit.longest());
-            let all = RETURN_YEARS.map(within_range);
-            let (years, weights) = (&sides[k].years, design.sides()[k]);
-            let turned = |levels: Levels| levels.map(|level| sign * level);
-            if let Some(posterior) = Posterior::fit(&values) {
-                let mut random = stream(design.options().seed, "compare levels", &[k as u64]);
-                of_side.possible = shares_of(&maxima, years, weights)
-                    .map(|share| turned(levels_of(&posterior.draw(&mut random), share)))
-                    .collect();
-            }
-            if resamples {
-                of_side.resampled = draws_of(&maxima, years, weights).map(turned).collect();
-            }
-            let at = |draws: &[Levels], index: usize| -> Vec<f64> {
-                draws.iter().map(|of| of[index]).collect()
-            };
-            fit.bands = (all.iter().enumerate())
-                .map(|(index, level)| {
-                    let possible = at(&of_side.possible, index);
-                    interval((*level)?, possible, at(&of_side.resampled, index), design)
-                })
-                .collect();
-            fit.levels = all.to_vec();
-        }
-        drawn.push(of_side);
-        fit
-    });
-    let both = fits[0].levels.iter().zip(&fits[1].levels);
-    let changes = both
-        .enumerate()
-        .map(|(index, (a, b))| {
-            let mut change = Change::of_values(*a, *b);
-            let Some(difference) = change.difference else {
-                let years = RETURN_YEARS[index];
-                change.no_interval = Some(if fits.iter().any(|fit| years > fit.longest()) {
-                    NoInterval::BeyondRecord
-                } else {
-                    NoInterval::TooFewEvents
-                });
-                return change;
-            };
-            let between = |a: &[Levels], b: &[Levels]| -> Vec<f64> {
-                a.iter().zip(b).map(|(a, b)| b[index] - a[index]).collect()
-            };
-            // Separate posteriors ignore the correlation within pairs.
-            let possible = if design.is_of_pairs() {
-                Vec::new()
-            } else {
-                between(&drawn[0].possible, &drawn[1].possible)
-            };
-            let resampled = between(&drawn[0].resampled, &drawn[1].resampled);
-            change.interval = interval(difference, possible, resampled, design);
-            // With resamples, the reason is too few events: in too many resamples no distribution can be fitted, or
-            // years with events are too rare for the level.
-            let why = if design.has_draws() {
-                NoInterval::TooFewEvents
-            } else {
-                NoInterval::TooFewYears
-            };
-            change.no_interval = change.interval.is_none().then_some(why);
-            change
+    }
+    if resamples {
+        drawn.resampled = draws_of(&maxima, years, weights).map(turned).collect();
+    }
+    let at =
+        |draws: &[Levels], index: usize| -> Vec<f64> { draws.iter().map(|of| of[index]).collect() };
+    fit.bands = (all.iter().enumerate())
+        .map(|(index, level)| {
+            let possible = at(&drawn.possible, index);
+            interval((*level)?, possible, at(&drawn.resampled, index), design)
         })
         .collect();
-    (fits, changes)
+    fit.levels = all.to_vec();
+    (fit, drawn)
+}
+
+/// The change of the level with an index in [`RETURN_YEARS`].
+fn change_at(index: usize, fits: &[Fit; 2], drawn: &[Drawn; 2], design: &Design) -> Change {
+    let mut change = Change::of_values(fits[0].levels[index], fits[1].levels[index]);
+    let Some(difference) = change.difference else {
+        let years = RETURN_YEARS[index];
+        change.no_interval = Some(if fits.iter().any(|fit| years > fit.longest()) {
+            NoInterval::BeyondRecord
+        } else {
+            NoInterval::TooFewEvents
+        });
+        return change;
+    };
+    let between = |a: &[Levels], b: &[Levels]| -> Vec<f64> {
+        a.iter().zip(b).map(|(a, b)| b[index] - a[index]).collect()
+    };
+    // Separate posteriors ignore the correlation within pairs.
+    let possible = if design.is_of_pairs() {
+        Vec::new()
+    } else {
+        between(&drawn[0].possible, &drawn[1].possible)
+    };
+    let resampled = between(&drawn[0].resampled, &drawn[1].resampled);
+    change.interval = interval(difference, possible, resampled, design);
+    // With resamples, the reason is too few events: in too many resamples no distribution can be fitted, or years with
+    // events are too rare for the level.
+    let why = if design.has_draws() {
+        NoInterval::TooFewEvents
+    } else {
+        NoInterval::TooFewYears
+    };
+    change.no_interval = change.interval.is_none().then_some(why);
+    change
 }
 
 /// A level for each of [`RETURN_YEARS`]: NaN without a fit, -∞ if no value is exceeded that often.

@@ -43,7 +43,6 @@ impl Side {
 
     /// Adds the tracks; returns those of cyclones, whose events are read next.
     pub(super) fn read_tracks(&mut self, options: &SideOptions) -> Result<HashMap<u64, Storm>> {
-        let selection = &options.selection;
         let path = self.coverage.path.join("tracks.csv");
         // Folders of labels have events, but no table of tracks.
         if !path.is_file() {
@@ -59,61 +58,71 @@ impl Side {
         ];
         let mut table = Table::open(&path, &required)?;
         self.note_columns(&table, |about| about.track_column, options);
-        let calendar = self.coverage.calendar;
         let mut storms = HashMap::new();
         while let Some(line) = table.next()? {
-            let (lon_deg, lat_deg) = line.position("genesis_lon_deg", "genesis_lat_deg")?;
-            let start = line.time("start_time", calendar)?;
-            let (year, month, _) = start.date();
-            let class = line.class()?;
-            self.note_class(class);
-            let Some(of) = quantities(class) else {
-                continue;
-            };
-            let Some(key) = self.key(selection, (year, month), (lat_deg, lon_deg)) else {
-                continue;
-            };
-            let origin = line.word("origin", &Origin::ALL, Origin::name)?;
-            let fate = line.word("fate", &Fate::ALL, Fate::name)?;
-            // Tracks that split from another or existed at the start of the data have no genesis.
-            if origin.is_none_or(|origin| origin == Origin::Genesis) {
-                self.maps.add_genesis(key.year, class, lat_deg, lon_deg);
-            }
-            self.pieces.add(class, origin, fate);
-            let is_cut = origin == Some(Origin::StartOfData)
-                || fate == Some(Fate::EndOfData)
-                || is_piece(class, origin, fate);
-            let days = if self.known[of.lifetime as usize] && !is_cut {
-                Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
-            } else {
-                None
-            };
-            let continues = origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
-            self.continued += usize::from(continues);
-            self.add(of.tracks, key, 1.0, 1.0);
-            self.add_mean(of.lifetime, key, days);
-            if let Some(landfalls) = of.landfalls {
-                self.add_mean(landfalls, key, line.number("landfalls")?);
-            }
-            let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
-            if let Some(pressure) = of.pressure {
-                self.add_mean(pressure, key, pressure_hpa);
-            }
-            self.add_own_of_track(class, key, &line, options)?;
-            if class == Class::TropicalCyclone {
-                self.add_extreme(Extreme::CyclonePressure, key, pressure_hpa);
-                let id = line.whole("track_id")?;
-                let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
-                let storm = Storm {
-                    key,
-                    wind_m_s: f64::NEG_INFINITY,
-                    lat_deg: lat_deg.abs(),
-                    energy_1e4_kt2: None,
-                };
-                storms.insert(id, storm);
-            }
+            storms.extend(self.add_track(&line, options)?);
         }
         Ok(storms)
+    }
+
+    /// Adds a track; returns the identifier and state of a cyclone's.
+    fn add_track(
+        &mut self,
+        line: &Line<'_>,
+        options: &SideOptions,
+    ) -> Result<Option<(u64, Storm)>> {
+        let calendar = self.coverage.calendar;
+        let (lon_deg, lat_deg) = line.position("genesis_lon_deg", "genesis_lat_deg")?;
+        let start = line.time("start_time", calendar)?;
+        let (year, month, _) = start.date();
+        let class = line.class()?;
+        self.note_class(class);
+        let Some(of) = quantities(class) else {
+            return Ok(None);
+        };
+        let Some(key) = self.key(&options.selection, (year, month), (lat_deg, lon_deg)) else {
+            return Ok(None);
+        };
+        let origin = line.word("origin", &Origin::ALL, Origin::name)?;
+        let fate = line.word("fate", &Fate::ALL, Fate::name)?;
+        // Tracks that split from another or existed at the start of the data have no genesis.
+        if origin.is_none_or(|origin| origin == Origin::Genesis) {
+            self.maps.add_genesis(key.year, class, lat_deg, lon_deg);
+        }
+        self.pieces.add(class, origin, fate);
+        let is_cut = origin == Some(Origin::StartOfData)
+            || fate == Some(Fate::EndOfData)
+            || is_piece(class, origin, fate);
+        let days = if self.known[of.lifetime as usize] && !is_cut {
+            Some(line.time("end_time", calendar)?.seconds_since(start) as f64 / 86_400.0)
+        } else {
+            None
+        };
+        let continues = origin == Some(Origin::StartOfData) && !self.coverage.begins_at(start);
+        self.continued += usize::from(continues);
+        self.add(of.tracks, key, 1.0, 1.0);
+        self.add_mean(of.lifetime, key, days);
+        if let Some(landfalls) = of.landfalls {
+            self.add_mean(landfalls, key, line.number("landfalls")?);
+        }
+        let pressure_hpa = line.number("min_psl_pa")?.map(|pa| pa / HPA);
+        if let Some(pressure) = of.pressure {
+            self.add_mean(pressure, key, pressure_hpa);
+        }
+        self.add_own_of_track(class, key, line, options)?;
+        if class != Class::TropicalCyclone {
+            return Ok(None);
+        }
+        self.add_extreme(Extreme::CyclonePressure, key, pressure_hpa);
+        let id = line.whole("track_id")?;
+        let id = id.ok_or_else(|| line.bad("track_id", "a whole number"))?;
+        let storm = Storm {
+            key,
+            wind_m_s: f64::NEG_INFINITY,
+            lat_deg: lat_deg.abs(),
+            energy_1e4_kt2: None,
+        };
+        Ok(Some((id, storm)))
     }
 
     /// Adds the quantities of a track that are specific to its class.

@@ -11,7 +11,7 @@ use crate::grid::AxisOrder;
 use crate::snapshot::shape_text;
 use crate::{Calendar, Class, LatLonGrid, Time};
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A tool's representation of masks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -203,45 +203,72 @@ impl Scan {
 
     /// Adds a file that matches the earlier ones; otherwise fails without any effect.
     fn add(&mut self, found: Found) -> Result<()> {
+        let times = self.common_times(&found)?;
+        self.take(&found.file.path, &times)?;
         let Found {
             file,
             grid,
             calendar,
-            times,
             source,
             made_by,
             names_a_class,
+            ..
         } = found;
+        self.note_class(&file, names_a_class);
+        if self.source.is_empty() {
+            self.source = source;
+        }
+        self.common.get_or_insert((grid, calendar));
+        self.note_rules(&file, made_by);
+        let number = self.files.len();
+        let place = |at: usize| Place { file: number, at };
+        let placed = times.into_iter().enumerate();
+        self.all.extend(placed.map(|(at, time)| (time, place(at))));
+        self.files.push(file);
+        Ok(())
+    }
+
+    /// The times of a file in the calendar of the first one, whose grid it must have.
+    fn common_times(&self, found: &Found) -> Result<Vec<Time>> {
         let (known, of_first) = match &self.common {
             Some((known, of_first)) => (known, *of_first),
-            None => (&grid, calendar),
+            None => (&found.grid, found.calendar),
         };
         // Since 1582 the two Gregorian calendars are the same.
-        let times = times.iter().map(|time| time.instant_in(of_first));
-        let times = match times.collect::<Option<Vec<Time>>>() {
-            Some(times) if known.same_as(&grid) => times,
+        let times = found.times.iter().map(|time| time.instant_in(of_first));
+        match times.collect::<Option<Vec<Time>>>() {
+            Some(times) if known.same_as(&found.grid) => Ok(times),
             _ => {
-                let [expected, found] = known.describe_beside(&grid);
-                return Err(DataError::mismatch(
+                let [expected, is] = known.describe_beside(&found.grid);
+                Err(DataError::mismatch(
                     "grid or calendar",
-                    file.path,
+                    &found.file.path,
                     format!("{expected}, {of_first}"),
-                    format!("{found}, {calendar}"),
-                ));
+                    format!("{is}, {}", found.calendar),
+                ))
             }
-        };
+        }
+    }
+
+    /// Takes the times of a file, none of which an earlier one may have.
+    fn take(&mut self, path: &Path, times: &[Time]) -> Result<()> {
         let first = self.all.first().map(|(first, _)| first);
         let origin = first.or(times.first()).copied();
         let since = |time: &Time| origin.map_or(0, |origin| time.seconds_since(origin));
         if let Some(again) = times.iter().find(|time| self.taken.contains(&since(time))) {
             return Err(DataError::mismatch(
                 "time axis",
-                file.path,
+                path,
                 "each time once",
                 format!("{again} again"),
             ));
         }
         self.taken.extend(times.iter().map(since));
+        Ok(())
+    }
+
+    /// Notes whether a file has tags without a class, and how they are read if no class was given.
+    fn note_class(&mut self, file: &MaskFile, names_a_class: bool) {
         let is_unnamed = file.layout == MaskKind::Tag && !names_a_class;
         self.has_unnamed |= is_unnamed;
         if is_unnamed && self.tagged.is_none() && self.notes.is_empty() {
@@ -251,10 +278,10 @@ impl Scan {
                 file.path.display()
             ));
         }
-        if self.source.is_empty() {
-            self.source = source;
-        }
-        self.common.get_or_insert((grid, calendar));
+    }
+
+    /// Notes the rules or network of a file, and whether they are not those of the first one.
+    fn note_rules(&mut self, file: &MaskFile, made_by: MadeBy) {
         let first = self.made_by.as_ref();
         let differs = first.is_some_and(|first| differ(first, &made_by));
         if let (true, None, Some(first)) = (differs, &self.mixed, self.files.first()) {
@@ -266,12 +293,6 @@ impl Scan {
         }
         self.has_unruled |= !names_rules(&made_by);
         self.made_by.get_or_insert(made_by);
-        let number = self.files.len();
-        let place = |at: usize| Place { file: number, at };
-        let placed = times.into_iter().enumerate();
-        self.all.extend(placed.map(|(at, time)| (time, place(at))));
-        self.files.push(file);
-        Ok(())
     }
 }
 

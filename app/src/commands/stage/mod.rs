@@ -1,5 +1,6 @@
 //! `squall stage`: fields and labels to a sample store; a store to the disks of a job's nodes.
 
+mod chosen;
 mod local;
 pub(super) mod origin;
 mod reading;
@@ -7,6 +8,7 @@ mod splits;
 mod summary;
 mod unread;
 
+use self::chosen::Chosen;
 use self::origin::Origin;
 use self::reading::Reading;
 pub use self::summary::StageSummary;
@@ -22,7 +24,7 @@ use crate::{code, input, interrupt, output};
 use clap::Args;
 use squall_data::mask_file::MaskArchive;
 use squall_data::store::{Selection, SplitRule, StoreMeta, StoreWriter};
-use squall_data::{Archive, BoxFrames, DataError, Time, Variable, boxes};
+use squall_data::{Archive, BoxFrames, DataError, Variable, boxes};
 use squall_jobs::lock::FolderLock;
 use std::path::{Path, PathBuf};
 
@@ -194,31 +196,6 @@ impl Stage {
         }
     }
 
-    /// Reports what is skipped or clipped.
-    fn warn(&self, selection: &Selection) {
-        let Selection {
-            unlabelled,
-            cut,
-            outside,
-            ..
-        } = *selection;
-        if unlabelled > 0 && !self.keep_unlabelled {
-            tracing::warn!(
-                "left out: {} with neither mask nor boxes (--keep-unlabelled keeps them)",
-                counted(unlabelled, "time")
-            );
-        }
-        if cut > 0 {
-            tracing::warn!("cut by the edge of the grid: {}", counted(cut, "box"));
-        }
-        if outside > 0 {
-            tracing::warn!(
-                "left out: {} wholly outside the grid",
-                counted(outside, "box")
-            );
-        }
-    }
-
     /// Writes the store or continues an unfinished one; returns its contents.
     pub fn stage(&self) -> anyhow::Result<StageSummary> {
         let out = self.place()?;
@@ -233,19 +210,7 @@ impl Stage {
         let channels = input::channels(&self.channels, &archive, self.skip_bad)?;
         input::require(&archive, &channels, "staging", self.skip_bad)?;
         let frames = self.find_boxes(&archive)?;
-        let mut selection = Selection::new(
-            archive.times(),
-            archive.grid(),
-            |time: Time| masks.as_ref()?.find(time),
-            frames.as_ref(),
-            self.keep_unlabelled,
-        )?;
-        self.warn(&selection);
-        let times: Vec<Time> = selection.samples.iter().map(|sample| sample.time).collect();
-        let mut splits = self.rule().assign(&times)?;
-        let near = splits::guard(&times, &splits, self.guard_hours)?;
-        selection.leave_out(&near, &mut splits);
-        let chosen = selection.samples.len();
+        let mut chosen = self.choose(&archive, masks.as_ref(), frames.as_ref())?;
         let meta = StoreMeta::new(archive.grid().clone(), archive.calendar(), channels.clone());
         let record_bytes = meta.record_bytes();
         let _lock = FolderLock::take(out)?;
@@ -253,10 +218,13 @@ impl Stage {
         let mut unread = Unread::of(out)?;
         if self.skip_bad {
             unread.say();
-            selection.leave_out(&selection.places_of(&unread.times), &mut splits);
+            chosen.leave_out(&unread.times);
         }
-        SplitRule::keep_single_test(&mut splits, writer.samples());
-        selection.check_begun(out, writer.samples(), &splits)?;
+        SplitRule::keep_single_test(&mut chosen.splits, writer.samples());
+        let Chosen {
+            selection, splits, ..
+        } = &chosen;
+        selection.check_begun(out, writer.samples(), splits)?;
         let counts = [selection.samples.len(), writer.len()];
         announce(counts, channels.len(), record_bytes);
         let reading = Reading {
@@ -267,7 +235,7 @@ impl Stage {
             skipped: Skipped::new(self.skip_bad, "is left out"),
         };
         let boxes = frames.is_some().then(|| selection.boxes());
-        self.check_same(&reading, &origin, &selection, &mut writer)?;
+        self.check_same(&reading, &origin, selection, &mut writer)?;
         if !self.skip_bad {
             // No time may be skipped now. The store has the first samples of the selection (checked above), which do
             // not include these times, so they must still be read.
@@ -281,28 +249,39 @@ impl Stage {
             code::work_on(out, there > 0);
         }
         origin.remember(out)?;
-        reading.write_all(&selection.samples, &splits, &mut writer, &mut unread)?;
+        reading.write_all(&selection.samples, splits, &mut writer, &mut unread)?;
         reading
             .missing
             .say("a network gets the mean of the channel there");
         if let Some(completed) = archive.completed() {
             tracing::warn!("{completed}");
         }
-        selection.leave_out(&selection.places_of(&unread.times), &mut splits);
-        let skipped_times = chosen - selection.samples.len();
-        skipped::say(skipped_times, chosen, &self.input)?;
-        let boxes = frames.is_some().then(|| selection.boxes());
+        chosen.leave_out(&unread.times);
+        self.finish(&reading, &chosen, writer, frames.is_some())
+    }
+
+    /// Completes a store whose samples are written; `with_boxes` if boxes were given or found.
+    fn finish(
+        &self,
+        reading: &Reading<'_>,
+        chosen: &Chosen,
+        mut writer: StoreWriter,
+        with_boxes: bool,
+    ) -> anyhow::Result<StageSummary> {
+        let (archive, selection) = (reading.archive, &chosen.selection);
+        skipped::say(chosen.skipped(), chosen.count, &self.input)?;
+        let boxes = with_boxes.then(|| selection.boxes());
         // Of the samples that are there, whoever wrote them: a store that was continued has the same.
         let staged = selection.samples.iter().map(|sample| sample.index);
-        writer.set_sources(archive.sources(staged, &channels));
+        writer.set_sources(archive.sources(staged, reading.channels));
         let store = writer.finish_with_boxes(boxes.as_deref())?;
-        code::finish(out);
+        code::finish(self.place()?);
+        let unusable_masks = reading.masks.map_or(0, |masks| masks.skipped().len());
         Ok(StageSummary {
-            skipped_files: archive.skipped_files()
-                + masks.as_ref().map_or(0, |masks| masks.skipped().len()),
-            skipped_times,
-            guarded_times: near.len(),
-            ..StageSummary::of(&store, &selection, boxes.as_deref(), self.block_days)
+            skipped_files: archive.skipped_files() + unusable_masks,
+            skipped_times: chosen.skipped(),
+            guarded_times: chosen.guarded,
+            ..StageSummary::of(&store, selection, boxes.as_deref(), self.block_days)
         })
     }
 
@@ -336,25 +315,6 @@ impl Stage {
             Ok(())
         } else {
             Err(origin::refusal(store, &differences))
-        }
-    }
-
-    /// The rule for dividing samples into splits.
-    fn rule(&self) -> SplitRule {
-        let (train, seed) = (self.train_share, self.seed);
-        let validation = (1.0 - train) / 2.0;
-        match self.block_days {
-            days if days > 0.0 => SplitRule::Blocks {
-                seed,
-                train,
-                validation,
-                days,
-            },
-            _ => SplitRule::Shuffled {
-                seed,
-                train,
-                validation,
-            },
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Labels with the rules of deepcam alone: all reading is one stream, and boxes are produced, too.
 
 use super::applied;
-use super::masks::{Masks, release};
+use super::masks::Masks;
 use super::needed::instead_of_deepcam;
+use super::ownership::Ownership;
 use super::{Label, LabelSummary, fingerprint, say_missing, warn_of_steps};
 use crate::failure::Advice;
 use crate::made_by::THRESHOLDS_APPLIED;
@@ -11,12 +12,13 @@ use crate::plan::{Plan, counted};
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
-use crate::{code, input, interrupt};
+use crate::{input, interrupt};
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
-use squall_climate::label::{LabelFolder, Labeller, Pass, REQUIRED_CHANNELS, SeriesSummary};
+use squall_climate::label::{
+    LabelFolder, LabelStream, Labeller, Pass, REQUIRED_CHANNELS, SeriesSummary,
+};
 use squall_data::{Archive, BoxClass, Snapshot};
-use squall_jobs::lock::FolderLock;
 
 /// The tables in a file of thresholds for deepcam alone.
 pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [depression], and adapt_to_grid before them";
@@ -25,11 +27,7 @@ pub const TABLES: &str = "they are in [cyclone], [river], [extratropical] and [d
 pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
     // Before files are opened, which may take minutes: the signal of a batch system would look like a crash.
     interrupt::flag();
-    let archive = command.open_fields()?;
-    if let Err(error) = input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad)
-    {
-        return Err(with_other_methods(error, archive));
-    }
+    let archive = open(command)?;
     let thresholds = command.deepcam_thresholds()?;
     let labeller = Labeller::new(&thresholds, archive.grid().clone())?.of_times(archive.times());
     warn_of_steps(
@@ -37,7 +35,6 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
         &labeller.untrackable(archive.times()),
         true,
     );
-    let times = archive.times().len();
     let numbers = serde_json::to_string(&thresholds)?;
     let fingerprint = fingerprint(&archive, &numbers)?;
     command
@@ -45,70 +42,118 @@ pub fn label(command: &Label) -> anyhow::Result<LabelSummary> {
         .check(&archive.paths().collect::<Vec<_>>())?;
     let used = labeller.thresholds();
     let in_use = applied::on_grid(&thresholds, &used, used.adapt_to_grid, archive.grid())?;
-    let mut masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers)
+    let masks = Masks::new(command.out.clone(), &archive, Method::Deepcam, numbers)
         .saying(THRESHOLDS_APPLIED, &in_use);
-    let _lock = FolderLock::take(&command.out)?;
-    masks.check_folder(&fingerprint)?;
-    announce(&archive);
-    applied::say(&masks, &in_use);
-    let (mut folder, stream) =
-        LabelFolder::open(&command.out, &fingerprint, labeller.stream(), |stream| {
-            // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are
-            // errors.
-            (command.skip_bad || stream.left_out().is_empty())
-                && masks.are_of(&fingerprint, stream.done(), stream.left_out())
-        })?;
-    let start = stream.done();
-    code::work_on(&command.out, start > 0);
-    masks.claim(&fingerprint)?;
-    if start > 0 {
-        tracing::info!(
-            "{} labelled before: going on from there",
-            counted(start, "time")
-        );
-    }
-    let mut progress = Progress::new("label", times);
-    progress.start(times, start);
-    let missing = Missing::default();
-    let skipped = Skipped::new(command.skip_bad, "is left out");
-    let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
-        interrupt::check()?;
-        // A skipped time is skipped in both passes.
-        let snapshot = (archive.check_has(index, &REQUIRED_CHANNELS))
-            .and_then(|()| archive.read_plausible(index, pass.channels()));
-        let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
-        snapshot.iter().for_each(|snapshot| missing.note(snapshot));
-        Ok(snapshot)
+    let all = std::slice::from_ref(&masks);
+    let (owned, (folder, stream)) = Ownership::take(&command.out, &fingerprint, all, || {
+        announce(&archive);
+        applied::say(&masks, &in_use);
+        let opened = open_state(command, &labeller, &masks, &fingerprint)?;
+        let continues = opened.1.done() > 0;
+        Ok((opened, continues))
+    })?;
+    let mut labelling = Labelling {
+        command,
+        archive: &archive,
+        labeller,
+        masks,
+        folder,
     };
-    let mut saving = Saving::every(command.save_every);
-    let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
-        masks.write(index, labelled.as_ref())?;
-        labelled
-            .iter()
-            .try_for_each(|labelled| folder.write(labelled))?;
-        progress.set(index + 1, String::new());
-        // Only between files: an incomplete mask file is started again.
-        if saving.is_due() && masks.ends_at(index) {
-            masks.close()?;
-            saving.save(|| folder.save(stream))?;
-        }
-        Ok(())
-    });
-    progress.finish();
-    let found = labelled?;
-    say_missing(&missing, &archive);
-    skipped::say(times - found.times, times, &command.input)?;
+    let found = labelling.label(stream)?;
+    let Labelling {
+        masks, mut folder, ..
+    } = labelling;
     masks.finish()?;
     let boxes_left_out = write_boxes(command, &archive, &mut folder)?;
     folder.finish()?;
-    release(&command.out);
-    code::finish(&command.out);
+    owned.release();
     if found.untracked {
         tracing::warn!(
             "the series is shorter than the two days a cyclone must last: candidates stand untracked"
         );
     }
     Ok(summary(&found, &archive, boxes_left_out))
+}
+
+/// The fields, which must have what deepcam needs.
+fn open(command: &Label) -> anyhow::Result<Archive> {
+    let archive = command.open_fields()?;
+    match input::require(&archive, &REQUIRED_CHANNELS, "labelling", command.skip_bad) {
+        Ok(()) => Ok(archive),
+        Err(error) => Err(with_other_methods(error, archive)),
+    }
+}
+
+/// The folder of the state, and the series: from a saved state if it is usable, otherwise at its start.
+fn open_state(
+    command: &Label,
+    labeller: &Labeller,
+    masks: &Masks<'_>,
+    fingerprint: &str,
+) -> anyhow::Result<(LabelFolder, LabelStream)> {
+    let opened = LabelFolder::open(&command.out, fingerprint, labeller.stream(), |stream| {
+        // A state with times skipped by --skip-bad is only usable with that option: otherwise these times are errors.
+        (command.skip_bad || stream.left_out().is_empty())
+            && masks.are_of(fingerprint, stream.done(), stream.left_out())
+    })?;
+    Ok(opened)
+}
+
+/// A labelling in progress: its input and output.
+struct Labelling<'a> {
+    command: &'a Label,
+    archive: &'a Archive,
+    labeller: Labeller,
+    masks: Masks<'a>,
+    folder: LabelFolder,
+}
+
+impl Labelling<'_> {
+    /// Labels the times that the series has not labelled yet, and returns what was found at all of them.
+    fn label(&mut self, stream: LabelStream) -> anyhow::Result<SeriesSummary> {
+        let (command, archive) = (self.command, self.archive);
+        let (masks, folder) = (&mut self.masks, &mut self.folder);
+        let (times, start) = (archive.times().len(), stream.done());
+        if start > 0 {
+            tracing::info!(
+                "{} labelled before: going on from there",
+                counted(start, "time")
+            );
+        }
+        let mut progress = Progress::new("label", times);
+        progress.start(times, start);
+        let missing = Missing::default();
+        let skipped = Skipped::new(command.skip_bad, "is left out");
+        let read = |index: usize, pass: Pass| -> Result<Option<Snapshot>, ClimateError> {
+            interrupt::check()?;
+            // A skipped time is skipped in both passes.
+            let snapshot = (archive.check_has(index, &REQUIRED_CHANNELS))
+                .and_then(|()| archive.read_plausible(index, pass.channels()));
+            let snapshot = skipped.or_none(archive.times()[index], snapshot)?;
+            snapshot.iter().for_each(|snapshot| missing.note(snapshot));
+            Ok(snapshot)
+        };
+        let mut saving = Saving::every(command.save_every);
+        let labeller = &self.labeller;
+        let labelled = labeller.label_on(stream, times, read, |stream, index, labelled| {
+            masks.write(index, labelled.as_ref())?;
+            labelled
+                .iter()
+                .try_for_each(|labelled| folder.write(labelled))?;
+            progress.set(index + 1, String::new());
+            // Only between files: an incomplete mask file is started again.
+            if saving.is_due() && masks.ends_at(index) {
+                masks.close()?;
+                saving.save(|| folder.save(stream))?;
+            }
+            Ok(())
+        });
+        progress.finish();
+        let found = labelled?;
+        say_missing(&missing, archive);
+        skipped::say(times - found.times, times, &command.input)?;
+        Ok(found)
+    }
 }
 
 /// Begins the hint about what is missing with the methods that do without.

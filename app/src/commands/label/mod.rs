@@ -8,6 +8,7 @@ pub(super) mod differences;
 pub(super) mod masks;
 mod methods;
 mod needed;
+mod ownership;
 mod rules;
 mod warm_core;
 

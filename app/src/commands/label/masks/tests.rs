@@ -3,6 +3,7 @@
 use super::*;
 use crate::arguments::parsed;
 use crate::commands::label::Label;
+use crate::commands::label::ownership::Ownership;
 use crate::made_by::THRESHOLDS_APPLIED;
 use squall_data::synthetic::{Scenario, SyntheticConfig, write_run};
 use squall_data::{Calendar, Variable, mask_file::MaskArchive};
@@ -59,6 +60,29 @@ fn a_long_file_of_fields_has_several_of_masks() {
     masks.most_times = 3;
     assert_eq!(firsts(&masks), [0, 3, 6, 8, 11]);
     assert!(masks.ends_at(2) && !masks.ends_at(8) && masks.ends_at(12));
+}
+
+/// A saved state is judged by who was the last to write masks, which a claim changes.
+#[test]
+fn folders_are_claimed_once_the_state_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("labels");
+    let input = simulate(&folder.path().join("run"), 24, 1);
+    let archive = crate::input::open_for(&input, false, &Variable::CHANNELS).unwrap();
+    let masks = [Masks::new(
+        out.clone(),
+        &archive,
+        Method::Deepcam,
+        "{}".into(),
+    )];
+    let failing = || -> anyhow::Result<((), bool)> { anyhow::bail!("no state") };
+    assert!(Ownership::take(&out, "this", &masks, failing).is_err());
+    assert!(!is_unfinished(&out));
+    let open = || Ok((is_unfinished(&out), false));
+    let (owned, was_claimed) = Ownership::take(&out, "this", &masks, open).unwrap();
+    assert!(!was_claimed && is_unfinished(&out));
+    owned.release();
+    assert!(!is_unfinished(&out));
 }
 
 #[test]

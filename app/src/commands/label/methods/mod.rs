@@ -8,7 +8,8 @@ mod summary;
 use super::against::Against;
 use super::applied;
 use super::climate;
-use super::masks::{Masks, release};
+use super::masks::Masks;
+use super::ownership::Ownership;
 use super::rules::Rules;
 use super::warm_core::WARM_CORE;
 use super::{Label, fingerprint, say_missing};
@@ -19,7 +20,7 @@ use crate::plan::counted;
 use crate::progress::Progress;
 use crate::saving::Saving;
 use crate::skipped::{self, Skipped};
-use crate::{code, interrupt, output};
+use crate::{interrupt, output};
 use labelling::Labelling;
 use reader::Reader;
 use squall_climate::detect::{
@@ -27,7 +28,6 @@ use squall_climate::detect::{
     TransportSource, UsableStates,
 };
 use squall_data::Archive;
-use squall_jobs::lock::FolderLock;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use summary::{MethodsSummary, is_compared};
@@ -60,21 +60,18 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     let moisture = rules.moisture(&archive)?;
     let masks = open_masks(&rules, &folders, transport, &archive)?;
     let fingerprint = fingerprint_of(&rules, &against, &archive)?;
-    let _lock = FolderLock::take(&command.out)?;
-    masks
-        .iter()
-        .try_for_each(|masks| masks.check_folder(&fingerprint))?;
-    rules.announce(&archive);
-    let (folder, state) = open_state(command, &rules, &against, &masks, &fingerprint)?;
+    let (owned, (folder, state)) = Ownership::take(&command.out, &fingerprint, &masks, || {
+        rules.announce(&archive);
+        let opened = open_state(command, &rules, &against, &masks, &fingerprint)?;
+        let state = &opened.1;
+        let continues = state.first.seen() + state.second.done() > 0;
+        Ok((opened, continues))
+    })?;
     let MethodsState {
         first,
         mut second,
         agreement,
     } = state;
-    code::work_on(&command.out, first.seen() + second.done() > 0);
-    masks
-        .iter()
-        .try_for_each(|masks| masks.claim(&fingerprint))?;
     let reader = Reader {
         archive: &archive,
         rules: &rules,
@@ -108,8 +105,7 @@ pub fn run(command: &Label) -> anyhow::Result<()> {
     skipped::say(skipped_times, archive.times().len(), &command.input)?;
     write_boxes(command, &archive, &mut folder)?;
     conclude(&command.out, masks, &agreement, folder)?;
-    folders.iter().for_each(|(_, folder)| release(folder));
-    code::finish(&command.out);
+    owned.release();
     let left_out = (archive.skipped_files(), skipped_times);
     let summary = MethodsSummary::new(folders, &found, &agreement, left_out);
     if command.json {

@@ -4,6 +4,7 @@ mod discs;
 
 use discs::{Disc, at, events, follow, grid, keep_all};
 use squall_climate::Track;
+use squall_climate::events::RiverOnLand;
 use squall_climate::track::{Fate, Origin, Tracker, TrackerOptions};
 
 /// Identity, number of points, origin and fate of a track, its parent and the track that it merged into.
@@ -74,18 +75,24 @@ fn a_piece_that_begins_over_land_makes_the_landfall_of_its_river() {
                 let place = is_on_land.then_some((event.lat_deg, event.lon_deg));
                 event.details.land_share = Some(if is_on_land { 0.2 } else { 0.0 });
                 (event.details.land_lat_deg, event.details.land_lon_deg) = place.unzip();
+                detected.on_land = place.map(|(lat, lon)| RiverOnLand {
+                    cell: (lat as u32, lon as u32),
+                    ivt_kg_m_s: Some(700.0),
+                    ivt_proxy_kg_m_s: None,
+                });
             }
             tracks.extend(tracker.push(at(*hours), &mut found).unwrap().finished);
         }
         tracks.extend(tracker.finish().finished);
         tracks.sort_by_key(|track| track.track_id);
-        let first = |t: &Track| t.details.landfall.map(|landfall| landfall.time);
+        let first = |t: &Track| t.details.landfall.map(|l| (l.time, l.ivt_kg_m_s));
         let counts: Vec<Option<u32>> = tracks.iter().map(|t| t.details.landfalls).collect();
         (counts, tracks.iter().map(first).collect::<Vec<_>>())
     };
-    let (counts, times) = landfalls(24);
+    let (counts, firsts) = landfalls(24);
     assert_eq!(counts, [0, 0, 0, 0, 1].map(Some));
-    assert_eq!(times[4], Some(at(24)));
+    // With the transport there, as at any other landfall.
+    assert_eq!(firsts[4], Some((at(24), Some(700.0))));
     // The merged river makes the landfall and its pieces do not, also where only one of the two before was over land.
     assert_eq!(landfalls(18).0, [0, 0, 1, 0, 0].map(Some));
     assert_eq!(landfalls(6).0, [0, 1, 0, 0, 0].map(Some));

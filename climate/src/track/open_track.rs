@@ -63,10 +63,27 @@ impl OpenTrack {
 
     /// Counts the landfall of a piece of rivers that begins over land although all of those were at sea; rivers break
     /// into pieces so often that a twentieth of all landfalls would be lost. A piece of the mask of a cyclone is none.
-    pub fn land_from<'a>(&mut self, sources: impl Iterator<Item = &'a Self>, event: &Event) {
+    pub fn land_from<'a>(
+        &mut self,
+        sources: impl Iterator<Item = &'a Self>,
+        detected: &DetectedEvent,
+    ) {
         if self.track.class == Class::AtmosphericRiver {
             self.shore = Shore::of_all(sources.map(|source| source.shore));
-            self.track.details.landfall(event, &mut self.shore);
+            let details = &mut self.track.details;
+            details.landfall(&detected.event, &mut self.shore);
+            self.add_landfall_place(detected);
+        }
+    }
+
+    /// Adds the place of a river's landfall, and the transport there, if this event is the landfall.
+    fn add_landfall_place(&mut self, detected: &DetectedEvent) {
+        if let (Some(landfall), Some(place)) = (&mut self.track.details.landfall, detected.on_land)
+            && landfall.time == detected.event.time
+        {
+            landfall.ivt_kg_m_s = place.ivt_kg_m_s;
+            landfall.ivt_proxy_kg_m_s = place.ivt_proxy_kg_m_s;
+            self.landfall_cell = Some(place.cell);
         }
     }
 
@@ -105,17 +122,11 @@ impl OpenTrack {
             before.pop_front();
         }
         track.extend_from(from, event, &mut self.shore);
-        if let (Some(landfall), Some(place)) = (&mut track.details.landfall, detected.on_land)
-            && landfall.time == event.time
-        {
-            landfall.ivt_kg_m_s = place.ivt_kg_m_s;
-            landfall.ivt_proxy_kg_m_s = place.ivt_proxy_kg_m_s;
-            self.landfall_cell = Some(place.cell);
-        }
         let (lat, lon) = (track.genesis_lat_deg, track.genesis_lon_deg);
         let km = distance_km(lat, lon, event.lat_deg, event.lon_deg);
         self.farthest_km = self.farthest_km.max(km);
         self.region.clone_from(&detected.region);
+        self.add_landfall_place(detected);
     }
 
     /// Raises the rank at the landfall to that of its cell at `time`; a stay that has ended there counts no further.

@@ -345,7 +345,7 @@ impl Tracker {
             let mut open = OpenTrack::begin(id, detected, origin, parent);
             if parent.is_some() {
                 let sources = matching.sources_of(index).map(|track| &tracks[track]);
-                open.land_from(sources, &detected.event);
+                open.land_from(sources, detected);
             }
             new_tracks.push(open);
             self.next_id += 1;

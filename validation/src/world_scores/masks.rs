@@ -126,6 +126,17 @@ impl MaskAgreement {
         Ok(())
     }
 
+    /// Leaves the cells in which a mask of the last pair is missing out of the maps of frequency.
+    ///
+    /// # Errors
+    /// [`ValidationError::Invalid`] if they are of another shape.
+    pub fn leave_out(&mut self, missing: ArrayView2<'_, bool>) -> Result<()> {
+        let left_out = self.truth.leave_out(missing);
+        left_out
+            .and_then(|()| self.predicted.leave_out(missing))
+            .map_err(|error| ValidationError::Invalid(error.to_string()))
+    }
+
     /// How one class agrees; `None` if nothing was compared.
     pub fn score(&self, class: Class, bootstrap: &Bootstrap) -> Option<ClassAgreement> {
         let index = Class::EVENTS.iter().position(|&event| event == class)?;

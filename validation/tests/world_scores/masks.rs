@@ -56,6 +56,32 @@ fn scores_of_masks_by_hand() {
     assert!(score.to_string().contains("0.250"), "{score}");
 }
 
+/// Regression: cells that are never known had frequency 0 on both sides, and so agreed.
+#[test]
+fn missing_cells_do_not_count_in_maps_of_frequency() {
+    let grid = LatLonGrid::global(5, 8).unwrap();
+    let mut rivers = MaskAgreement::new(&grid);
+    for hours in [0, 6] {
+        // The truth has a river in the first column, the prediction in two; the eastern half is never known, and of the
+        // second column nothing at the second time.
+        let [truth, predicted] = [1, 2].map(|columns| {
+            let codes = ndarray::Array2::from_shape_fn((5, 8), |(_, i)| {
+                2 * u8::from(i < columns && (i == 0 || hours == 0))
+            });
+            ClassMask::new(time(hours), codes).unwrap()
+        });
+        let confusion = Confusion::of_masks(&truth, &predicted, &grid).unwrap();
+        rivers.add(&truth, &predicted, &confusion).unwrap();
+        let missing = ndarray::Array2::from_shape_fn((5, 8), |(_, i)| i > 3 || i == 1 && hours > 0);
+        rivers.leave_out(missing.view()).unwrap();
+        assert!(rivers.leave_out(missing.t()).is_err());
+    }
+    let score = rivers.score(Class::AtmosphericRiver, &quick()).unwrap();
+    assert_eq!(score.frequency.cells, 4 * 5);
+    assert_relative_eq!(score.frequency.reference_mean, 0.25, max_relative = 1e-12);
+    assert_relative_eq!(score.frequency.bias, 0.25, max_relative = 1e-12);
+}
+
 #[test]
 fn masks_come_to_another_grid_by_nearest_cells() {
     let (fine, coarse) = (

@@ -118,6 +118,9 @@ impl Sides {
             } = &pair;
             compared.scorer.add(&confusion);
             compared.agreement.add(label, prediction, &confusion)?;
+            if let Some(missing) = pair.missing() {
+                compared.agreement.leave_out(missing)?;
+            }
             compared.times.insert(label.time);
             for (side, mask) in [prediction, label].into_iter().enumerate() {
                 if is_made[side] {

@@ -1,6 +1,6 @@
 //! The masks of both sides at one time.
 
-use ndarray::Array2;
+use ndarray::{Array2, ArrayView2};
 use squall_data::label::UNLABELLED;
 use squall_data::mask_file::KnownMask;
 use squall_data::{ClassMask, LatLonGrid};
@@ -60,6 +60,11 @@ impl Pair {
         }
         pair.missing = Some(missing);
         Ok(Some(pair))
+    }
+
+    /// The cells in which one of them is missing, if there are any.
+    pub fn missing(&self) -> Option<ArrayView2<'_, bool>> {
+        self.missing.as_ref().map(|missing| missing.view())
     }
 
     /// Number of cells in which one of them is missing.

@@ -148,6 +148,10 @@ impl Statistics {
     }
 
     fn put_months(&self, file: &mut FileMut, tables: &[MonthTable]) -> netcdf::Result<()> {
+        // Boxes of unknown origin do not tell what was looked for: what they have was.
+        let found = self.classes_of_tables().into_iter();
+        let found = found.filter(|class| BOXED.contains(class));
+        let known: Vec<Class> = found.chain(self.classes().iter().copied()).collect();
         for table in tables {
             let mut variable = file.add_variable::<f64>(table.name, table.dimensions)?;
             variable.put_attribute("long_name", table.long_name)?;
@@ -155,36 +159,19 @@ impl Statistics {
             if !["year", "month_of_year"].contains(&table.name) {
                 variable.put_attribute("coordinates", month_axis::COORDINATES)?;
             }
-            if table.dimensions == BY_CLASS || [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
+            let has_classes = [BY_CLASS, BY_BOX_CLASS].contains(&table.dimensions);
+            if has_classes || [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
                 variable.set_fill_value(f64::NAN)?;
             }
             let months = self.months().iter();
             let values: Vec<f64> = months
-                .flat_map(|month| self.unless_unsearched(table, (table.values)(month)))
+                .flat_map(|month| nan_unless_known(table, (table.values)(month), &known))
                 .collect();
             if !values.is_empty() {
                 variable.put_values(&values, ..)?;
             }
         }
         Ok(())
-    }
-
-    /// The numbers of one month, NaN for classes that were not looked for: 0 would say that there were none.
-    fn unless_unsearched(&self, table: &MonthTable, mut values: Vec<f64>) -> Vec<f64> {
-        let basins = Basin::ALL.len();
-        let classes: &[Class] = if table.dimensions == BY_CLASS {
-            &Class::EVENTS
-        } else if table.unit == ENERGY_UNIT {
-            &[Class::TropicalCyclone]
-        } else {
-            &[]
-        };
-        for (class, of_class) in classes.iter().zip(values.chunks_mut(basins)) {
-            if !self.classes().contains(class) {
-                of_class.fill(f64::NAN);
-            }
-        }
-        values
     }
 
     fn put_coarse(&self, file: &mut FileMut) -> netcdf::Result<()> {
@@ -364,6 +351,26 @@ const MONTHLY_OF_BOXES: [MonthTable; 2] = [
         values: |month| numbers(&month.boxed_objects),
     },
 ];
+
+/// The numbers of one month, NaN for classes that were not looked for: 0 would say that there were none.
+fn nan_unless_known(table: &MonthTable, mut values: Vec<f64>, known: &[Class]) -> Vec<f64> {
+    let basins = Basin::ALL.len();
+    let classes: &[Class] = if table.dimensions == BY_CLASS {
+        &Class::EVENTS
+    } else if table.dimensions == BY_BOX_CLASS {
+        &BOXED
+    } else if table.unit == ENERGY_UNIT {
+        &[Class::TropicalCyclone]
+    } else {
+        &[]
+    };
+    for (class, of_class) in classes.iter().zip(values.chunks_mut(basins)) {
+        if !known.contains(class) {
+            of_class.fill(f64::NAN);
+        }
+    }
+    values
+}
 
 /// Flattens counts by class and basin.
 fn numbers(counts: &[[u64; Basin::ALL.len()]; 2]) -> Vec<f64> {

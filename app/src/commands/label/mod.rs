@@ -121,7 +121,7 @@ pub struct LabelSummary {
 const PRESET: &str = "default";
 /// Incremented whenever the same fields and thresholds give other labels, or masks record their provenance differently:
 /// a run of another version is restarted rather than resumed.
-const METHOD: u32 = 5;
+const METHOD: u32 = 6;
 
 /// Hours between times from which on cyclones are not followed as they should be.
 const LONG_STEP_HOURS: f64 = 24.0;

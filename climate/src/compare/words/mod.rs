@@ -10,7 +10,7 @@ use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::QuantityInfo;
 use crate::compare::{
-    ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate,
+    ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate, is_of_values,
 };
 use squall_data::Class;
 
@@ -135,8 +135,14 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
                 None => (&comparison.b.label, &comparison.a.label),
             };
             let value = value(change.a.or(change.b).unwrap_or(f64::NAN));
+            // A mean is also unknown where most of the events have no value.
+            let none = if is_of_values(row.quantity) {
+                "none known"
+            } else {
+                "no events"
+            };
             return Some(capital(&format!(
-                "{subject} cannot be compared: {value} {unit} in {with}, no events in {without}; {years}."
+                "{subject} cannot be compared: {value} {unit} in {with}, {none} in {without}; {years}."
             )));
         }
     };

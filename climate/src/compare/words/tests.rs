@@ -124,7 +124,7 @@ fn without_interval_the_text_says_why() {
     lacking.change = Change::of_values(Some(40.0), None);
     assert_eq!(
         statement(&lacking, &of).unwrap(),
-        "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, no events in plus2k; 3 years against 30."
+        "The mean lifetime-maximum wind of tropical cyclones cannot be compared: 40.0 m/s in present, none known in plus2k; 3 years against 30."
     );
     // The relative change from almost nothing has no upper end, so the interval of the difference is shown.
     let mut rare = row(Quantity::CycloneTracks, Group::ALL, (0.1, 2.0), 0.01);

@@ -63,7 +63,7 @@ fn of_tests(comparison: &Comparison) -> [String; 3] {
                 "Pairs of members, one of each side with all their years, are resampled as a whole: what both have in common is no part of their difference. For the {confidence} % intervals, the pairs were resampled with replacement {draws} times ({method} of the draws, widened for the number of pairs after Hesterberg 2015). For p, the two members of each pair were randomly assigned to the two sides {draws} times: p is the share of these permutations that differ at least as much."
             ),
         },
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins, the bins of each distribution, and the cells of each map. Significant is what has an adjusted p below one minus the confidence; a mean or percentile also needs values of about the same share of tracks on both sides.".into(),
         match comparison.unit {
             Unit::Year => "Intervals cover random variation from year to year within each run. They do not cover errors of the model or of the detection, which may differ between climates.".into(),
             Unit::Member | Unit::Pair => "Intervals cover random variation from year to year and differences between members. They do not cover errors that all members share, nor those of the detection, which may differ between climates.".into(),
@@ -135,5 +135,7 @@ mod tests {
             html.contains("randomly assigned") && html.contains("Benjamini"),
             "{html}"
         );
+        // A small adjusted p alone does not make the change of a mean significant.
+        assert!(html.contains("about the same share of tracks"), "{html}");
     }
 }

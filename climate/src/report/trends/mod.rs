@@ -213,7 +213,7 @@ fn of_tests(trends: &Trends) -> [String; 3] {
         format!(
             "The slope is Sen's: the median of the slopes between any two years, which a few extreme years do not move. p is that of a two-sided Mann-Kendall test that accounts for equal values and persistence: the variance of Kendall's S is multiplied by the ratio of the number of years to the effective number of independent years (Yue and Wang 2004), from the correlation of the ranks of neighbouring years without the trend. The ends of the {confidence} % interval are the most extreme slopes that the same test does not reject."
         ),
-        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence.".into(),
+        "p-values are adjusted by Benjamini and Hochberg's procedure in families: the rows of the whole Earth and year, those of hemispheres and basins, those of seasons, those of seasons of hemispheres and basins. Significant is what has an adjusted p below one minus the confidence; a mean or percentile also needs values of about the same share of tracks in both halves of the years.".into(),
         "The line need not be straight: a slope also summarises a rise that is slow at first and fast later. Intervals cover random variation from year to year. They do not cover errors of the model or of the detection; a trend of a reanalysis or of best tracks may come from changes in what was observed, and how.".into(),
     ]
 }

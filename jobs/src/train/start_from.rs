@@ -31,7 +31,7 @@ pub(super) fn normalisation_of_start(
         true => of_checkpoint_or_model(path, run_dir),
         false => Ok(String::new()),
     };
-    let mut bytes = team.all_or_none(read)?.into_bytes();
+    let mut bytes = team.after_files(read)?.into_bytes();
     if team.size() > 1 {
         team.broadcast(&mut bytes)?;
     }

@@ -22,11 +22,11 @@ pub(super) fn rest(waited: Duration) {
     }
 }
 
-/// The beginning of a wait since `moved`, shifted by what a pause of this length lasted beyond [`STOPPED`]: the process
-/// was suspended, perhaps with the whole job. What counts of every pause keeps the wait bounded on a machine so busy that
-/// all pauses are long.
-fn without_suspension(moved: Instant, pause: Duration) -> Instant {
-    moved + pause.saturating_sub(STOPPED)
+/// The beginning of a wait since `moved`, shifted by what a pause of this length, which ends `now`, lasted beyond
+/// [`STOPPED`]: the process was suspended, perhaps with the whole job. What counts of every pause keeps the wait bounded on
+/// a machine so busy that all pauses are long. Progress within the pause shifts nothing beyond now.
+fn without_suspension(moved: Instant, pause: Duration, now: Instant) -> Instant {
+    (moved + pause.saturating_sub(STOPPED)).min(now)
 }
 
 /// One wait.
@@ -63,7 +63,8 @@ impl<'a, F: Fn() -> String> Patience<'a, F> {
     pub fn pause(&self) {
         let now = Instant::now();
         let pause = now.duration_since(self.looked.replace(now));
-        self.moved.set(without_suspension(self.moved.get(), pause));
+        self.moved
+            .set(without_suspension(self.moved.get(), pause, now));
         let waited = now.duration_since(self.moved.get());
         rest(waited);
         if waited > EAGER {
@@ -85,13 +86,25 @@ mod tests {
     fn a_wait_of_long_pauses_ends_and_a_suspension_counts_as_little() {
         let begun = Instant::now();
         let waited = |pauses: &[Duration]| {
-            let moved = pauses
-                .iter()
-                .fold(begun, |moved, &pause| without_suspension(moved, pause));
-            (begun + pauses.iter().sum::<Duration>()).duration_since(moved)
+            let (mut moved, mut now) = (begun, begun);
+            for &pause in pauses {
+                now += pause;
+                moved = without_suspension(moved, pause, now);
+            }
+            now.duration_since(moved)
         };
         assert_eq!(waited(&[NAP; 100]), 100 * NAP);
         assert_eq!(waited(&[3 * STOPPED / 2; 100]), 100 * STOPPED);
         assert_eq!(waited(&[NAP, 3600 * STOPPED, NAP]), STOPPED + 2 * NAP);
+    }
+
+    /// Pieces that arrived one after the other for a minute, without a pause, would put off the end of a wait by a minute.
+    #[test]
+    fn progress_does_not_begin_a_wait_in_the_future() {
+        let looked = Instant::now();
+        let now = looked + 60 * STOPPED;
+        let moved = now - NAP;
+        assert_eq!(without_suspension(moved, 60 * STOPPED, now), now);
+        assert_eq!(without_suspension(moved, NAP, now), moved);
     }
 }

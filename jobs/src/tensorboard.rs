@@ -89,12 +89,21 @@ pub(crate) fn remove_all(folder: &Path) -> Result<()> {
     for entry in std::fs::read_dir(folder).map_err(unlisted())? {
         let entry = entry.map_err(unlisted())?;
         let name = entry.file_name();
-        let name = name.to_string_lossy();
-        if name.starts_with(BEGIN) && name.contains(WRITER) {
+        if is_ours(&name.to_string_lossy()) {
             atomic::remove(entry.path())?;
         }
     }
     Ok(())
+}
+
+/// Whether an [`EventWriter`] names a file so. Other programs put the name of the machine, which may be that of ours, and
+/// more behind the time.
+fn is_ours(name: &str) -> bool {
+    let number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let parts = name
+        .strip_prefix(BEGIN)
+        .and_then(|rest| rest.split_once(WRITER));
+    parts.is_some_and(|(time, attempt)| number(time) && number(attempt))
 }
 
 /// Writes scalars to one `events.out.tfevents.*` file.

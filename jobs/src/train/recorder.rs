@@ -299,9 +299,10 @@ mod tests {
     fn a_run_that_begins_anew_keeps_no_event_files_of_the_one_before() {
         let folder = tempfile::tempdir().unwrap();
         let run = RunDir::open(folder.path()).unwrap();
+        // As of PyTorch, process 7 on a machine that is called `squall`.
         let of_others = folder
             .path()
-            .join("events.out.tfevents.1700000000.host.7.0");
+            .join("events.out.tfevents.1700000000.squall.7.0");
         std::fs::write(&of_others, "of another program").unwrap();
         let files = || {
             let entries = std::fs::read_dir(folder.path()).unwrap();

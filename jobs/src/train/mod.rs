@@ -239,7 +239,10 @@ impl Run<'_> {
         let plan = self.plan(team, node_ranks);
         let plan = team.all_or_none(plan)?;
         let written = match (&self.run_dir, &self.recorder) {
-            (Some(run_dir), Some(recorder)) => recorder.facts(run_dir, &plan, self.store),
+            (Some(run_dir), Some(recorder)) => {
+                let backend = self.learner.network.backend();
+                recorder.facts(run_dir, &plan, self.store, backend)
+            }
             _ => Ok(()),
         };
         team.after_files(written)?;

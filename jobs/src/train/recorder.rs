@@ -10,6 +10,7 @@ use crate::metrics::{JsonLines, Metric, Timing, read_metrics, to_pretty_json, tr
 use crate::run_dir::RunDir;
 use crate::tensorboard::{self, EventWriter};
 use squall_data::Store;
+use squall_model::Backend;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Interval of `timing.jsonl`: a line ends with the first step after this many seconds of training, or with a
@@ -63,16 +64,31 @@ impl Recorder {
         })
     }
 
-    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build, or another number of
-    /// threads, began the run.
-    pub(super) fn facts(&self, run: &RunDir, plan: &TrainPlan, store: &Store) -> Result<()> {
+    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build began the run, or, where
+    /// threads compute, another number of them.
+    pub(super) fn facts(
+        &self,
+        run: &RunDir,
+        plan: &TrainPlan,
+        store: &Store,
+        backend: Backend,
+    ) -> Result<()> {
         let version = code::version();
         let mut builds = builds_before(run, plan.done_steps);
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let mut all_threads = threads_before(run, plan.done_steps);
         if plan.done_steps < plan.total_steps {
             builds = builds.continued_by(&version, run.folder());
-            continue_on(threads, &mut all_threads, run);
+            if let Some(first) = begun_on_others(&all_threads, threads, backend.is_gpu()) {
+                tracing::warn!(
+                    "`{}` was begun on {first} threads and is continued on {threads}: its numbers differ, in the last digits at first, \
+                     from those of a run on the same number throughout",
+                    run.folder().display()
+                );
+            }
+            if !all_threads.contains(&threads) {
+                all_threads.push(threads);
+            }
         }
         let facts = serde_json::json!({
             "code_version": version,
@@ -193,19 +209,11 @@ fn threads_before(run: &RunDir, steps: u64) -> Vec<u64> {
     }
 }
 
-/// Adds the number of threads that a run continues on to those that it had. Sums over other numbers of threads round
-/// differently.
-fn continue_on(threads: u64, before: &mut Vec<u64>, run: &RunDir) {
-    if let Some(first) = before.first().filter(|&&first| first != threads) {
-        tracing::warn!(
-            "`{}` was begun on {first} threads and is continued on {threads}: its numbers differ, in the last digits at first, from \
-             those of a run on the same number throughout",
-            run.folder().display()
-        );
-    }
-    if !before.contains(&threads) {
-        before.push(threads);
-    }
+/// The number of threads that a run began on, if another one continues it and that makes a difference: sums over other
+/// numbers of threads round differently, but not those of a GPU.
+fn begun_on_others(before: &[u64], threads: u64, on_gpu: bool) -> Option<u64> {
+    let first = before.first().copied();
+    first.filter(|&first| first != threads && !on_gpu)
 }
 
 /// What an earlier call recorded of a run; null if that cannot be read.
@@ -259,6 +267,15 @@ mod tests {
     use crate::recipe::BestBy;
     use crate::train::evaluate::MaskScores;
     use std::ffi::OsString;
+
+    /// A GPU's sums are the same whatever the number of threads beside it.
+    #[test]
+    fn other_threads_are_told_where_threads_compute() {
+        assert_eq!(begun_on_others(&[8, 4], 4, false), Some(8));
+        assert_eq!(begun_on_others(&[8, 4], 8, false), None);
+        assert_eq!(begun_on_others(&[], 8, false), None);
+        assert_eq!(begun_on_others(&[8], 4, true), None);
+    }
 
     /// A run of less than ten seconds, with two checkpoints after the same step.
     #[test]

@@ -67,7 +67,7 @@ impl Watch {
     pub(super) fn give(&mut self, range: &Range<usize>) {
         assert!(
             self.given.insert(range.start),
-            "the gradient at {range:?} is given out a second time in one backward pass; a kernel that is shared is `of_shared` \
+            "the gradient at {range:?} is given out a second time in one backward pass; a kernel that is shared is `shared_sink` \
              until the last time"
         );
         self.writing.push(range.clone());

@@ -240,8 +240,9 @@ impl Run<'_> {
         let plan = team.all_or_none(plan)?;
         let written = match (&self.run_dir, &self.recorder) {
             (Some(run_dir), Some(recorder)) => {
-                let backend = self.learner.network.backend();
-                recorder.facts(run_dir, &plan, self.store, backend)
+                let has_steps = plan.done_steps < plan.total_steps && self.ends_early().is_none();
+                let computes_on = has_steps.then(|| self.learner.network.backend());
+                recorder.facts(run_dir, &plan, self.store, computes_on)
             }
             _ => Ok(()),
         };

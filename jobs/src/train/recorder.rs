@@ -64,20 +64,21 @@ impl Recorder {
         })
     }
 
-    /// Writes the facts that the numbers depend on besides recipe and data. Warns if another build began the run, or, where
-    /// threads compute, another number of them.
+    /// Writes the facts that the numbers depend on besides recipe and data; `computes_on` is what this program does steps
+    /// on, `None` if there are none left. Warns if another build began the run, or, where threads compute, another number of
+    /// them.
     pub(super) fn facts(
         &self,
         run: &RunDir,
         plan: &TrainPlan,
         store: &Store,
-        backend: Backend,
+        computes_on: Option<Backend>,
     ) -> Result<()> {
         let version = code::version();
         let mut builds = builds_before(run, plan.done_steps);
         let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
         let mut all_threads = threads_before(run, plan.done_steps);
-        if plan.done_steps < plan.total_steps {
+        if let Some(backend) = computes_on {
             builds = builds.continued_by(&version, run.folder());
             if let Some(first) = begun_on_others(&all_threads, threads, backend.is_gpu()) {
                 tracing::warn!(

@@ -229,6 +229,18 @@ fn builds_that_trained_are_listed() {
     let model = ModelFile::read(&part.join("last.safetensors")).unwrap();
     let contract = Contract::of(&model.facts, &part).unwrap();
     assert_eq!(contract.code_version, this);
+    // Nor does one that comes after an early end.
+    let (early, at) = (
+        recipe(&["training.target_score=1e-6"]),
+        folder.path().join("early"),
+    );
+    assert!(run(&early, &store, &at).unwrap().steps < 12);
+    let path = at.join("run.json");
+    let told = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, told.replace(&this, "another")).unwrap();
+    run(&early, &store, &at).unwrap();
+    let told: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    assert_eq!(told["builds"], serde_json::json!(["another"]));
 }
 
 /// Sums over other numbers of threads round differently, and only the last number was known.

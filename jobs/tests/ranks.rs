@@ -450,7 +450,7 @@ fn files_may_take_longer_to_write_than_ranks_wait_for_each_other() {
     let folder = tempfile::tempdir().unwrap();
     let store = store(&folder.path().join("store"), 12, 2);
     let recipe = with(&[
-        "distributed.stall_seconds=2",
+        "distributed.stall_seconds=5",
         "training.steps=4",
         "training.checkpoint_every_steps=2",
         "training.validate_every_steps=2",
@@ -468,7 +468,7 @@ fn files_may_take_longer_to_write_than_ranks_wait_for_each_other() {
                 _ => false,
             };
             if first && is_written {
-                std::thread::sleep(Duration::from_secs(3));
+                std::thread::sleep(Duration::from_secs(6));
             }
         };
         let stop = AtomicBool::new(false);

@@ -150,6 +150,8 @@ struct WatchedRank {
     standing: Option<Standing>,
     /// How long that has been the same.
     idle: Duration,
+    /// The longest that it was the same before it advanced.
+    recovered: Duration,
     /// Whether a warning has named it since its work advanced.
     is_named: bool,
 }
@@ -163,6 +165,7 @@ impl WatchedRank {
             silent: Duration::ZERO,
             standing: None,
             idle: Duration::ZERO,
+            recovered: Duration::ZERO,
             is_named: false,
         }
     }
@@ -176,6 +179,7 @@ impl WatchedRank {
         let standing = text.split_once(' ');
         let standing = standing.and_then(|(_, standing)| Standing::parse(standing));
         if standing.is_some() && standing != self.standing {
+            self.recovered = self.recovered.max(self.idle);
             (self.standing, self.idle, self.is_named) = (standing, Duration::ZERO, false);
         } else {
             // Also if the file is empty, as for a moment whenever it is written.
@@ -203,9 +207,10 @@ impl WatchedRank {
         Some((doing, self.idle))
     }
 
-    /// Warns once of work that has stood still for a part of its limit.
+    /// Warns once of work that has stood still for a part of its limit, and for longer than is usual with it: every batch of
+    /// a slow machine may take as long.
     fn warn(&mut self, limits: Limits) {
-        if self.is_named {
+        if self.is_named || self.idle <= self.recovered.saturating_mul(2) {
             return;
         }
         if let Some((standing, limit)) = self.stands_still(limits, NAMED_AFTER) {
@@ -396,6 +401,29 @@ mod tests {
             error.contains("reading the fields of `masks.8.nc`"),
             "{error}"
         );
+    }
+
+    /// Every batch of a slow machine was warned of.
+    #[test]
+    fn work_that_usually_takes_as_long_is_not_named_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = file_of(folder.path(), 1);
+        let mut watched = WatchedRanks {
+            own: 0,
+            ranks: vec![WatchedRank::new(1, path.clone())],
+            polling: Polling::slowing_to(LOOK),
+        };
+        let limits = Limits::new(Duration::from_secs(900), 1);
+        let work = Work::default();
+        // The first look of a batch sees the news; the others are 10 s apart.
+        for (looks, is_named) in [(12, true), (12, false), (20, false), (40, true)] {
+            work.begin(Stage::Computing, "masks.7.nc");
+            for number in 0..looks {
+                write(&path, &format!("{number} {}", work.standing()));
+                assert!(!watched.look(2 * COUNT, limits).unwrap());
+            }
+            assert_eq!(watched.ranks[0].is_named, is_named, "{looks} looks");
+        }
     }
 
     #[test]

@@ -63,7 +63,9 @@ try() {
   "$squall" -q events "fit-$3" --fields "learn-$3" --min-wind 17 --out "fit-$3-events" > /dev/null
   "$squall" -q score --prediction "fit-$3-events" --truth "learn-$3/truth" 2> /dev/null |
     awk '/^[a-z_]* tracks from/ { on = /^tropical_cyclone/ } on && $1 == "all" { printf "%d,%d,%d,%d,", $3, $2, $4, $5 }'
-  "$squall" -q score --prediction "fit-$3" --truth "learn-$3/truth" 2> /dev/null | awk '$1 == "atmospheric_river" && NF == 6 && !done++ { print $2 }'
+  # In the table of pixels: that of boxes has rows of the same name.
+  "$squall" -q score --prediction "fit-$3" --truth "learn-$3/truth" 2> /dev/null |
+    awk '/^class +IoU / { on = 1 } on && $1 == "atmospheric_river" && !done++ { print $2 }'
 }
 # Mean column water in the training years, kg m-2.
 mean_water() {

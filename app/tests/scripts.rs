@@ -5,6 +5,8 @@
 mod common;
 
 use common::{Need, lacks, text};
+use ndarray::array;
+use squall_validation::{Confusion, SegmentationScorer};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -100,6 +102,33 @@ fn results_of_another_experiment_are_not_told_as_those_of_this_one() {
     let again = call("11").expect("bash");
     assert_ne!(again.status.code(), Some(2), "{}", text(&again));
     assert!(place.asked().len() > before.len());
+}
+
+/// With a column more in the table of pixels the number of true boxes was taken for the overlap of rivers.
+#[test]
+fn thresholds_are_fitted_to_the_overlap_of_rivers() {
+    let place = Place::new();
+    let (truth, predicted) = (array![[2_u8, 2, 0, 0]], array![[2_u8, 0, 0, 0]]);
+    let mut scorer = SegmentationScorer::new();
+    scorer.add(&Confusion::of_codes(truth.view(), predicted.view(), &[1.0]).expect("one row"));
+    let pixels = scorer.score().expect("one sample was added");
+    let boxes = "atmospheric_river  503  39  0.0775  0.0165  0.0063";
+    let scores = place.at("scores");
+    fs::write(&scores, format!("masks:\n{pixels}\n\nboxes:\n{boxes}\n")).expect("written");
+    let mut lines = fs::read_to_string(&place.program).expect("the program");
+    lines += &format!("[ \"$2\" != score ] || cat '{}'\n", scores.display());
+    fs::write(&place.program, lines).expect("written");
+    let Some(output) = place.run("perfect_model.sh", &["out", "2", "24x36"], "11") else {
+        return;
+    };
+    let fitted = fs::read_to_string(place.at("out/fit.csv")).expect("a table");
+    let rows: Vec<&str> = fitted.lines().skip(1).collect();
+    assert_eq!(
+        rows.first(),
+        Some(&"2,16,0.5000,0.5000"),
+        "{}",
+        text(&output)
+    );
 }
 
 /// Those of the grid before were followed under the name of this one.

@@ -288,6 +288,9 @@ fn imported_weights_have_the_normalisation_that_they_were_trained_with() {
     let import = ["model", "import", path(&weights), "--like", path(&model)];
     let import = [&import[..], &["--out", path(&own)]].concat();
     let note = "fields are normalised as those of --like were";
+    // Those of an encoder are trained on, perhaps after photographs, which have no such normalisation.
+    let encoder = [&import[..], &["--encoder-only"]].concat();
+    assert!(!run(&encoder).contains(note));
     assert!(run(&import).contains(note));
     let scales = |file: &Path| {
         let shown = json(&["model", "show", path(file), "--json"]);

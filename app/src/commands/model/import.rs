@@ -85,7 +85,8 @@ impl Import {
             allow_missing: self.allow_missing.clone(),
         };
         let mut report = import(&mut network, &weights, &layout, &options)?;
-        if self.like.is_some() && self.normalisation.is_none() {
+        // An encoder alone is an initial value: the training that follows has its own normalisation.
+        if self.like.is_some() && self.normalisation.is_none() && !self.encoder_only {
             report.notes.push(LIKE_NORMALISED.to_string());
         }
         file.tensors = network.parameters().to_named()?;

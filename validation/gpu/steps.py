@@ -39,12 +39,15 @@ def gpu(squall: Program, step: Step) -> None:
         query = "--query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit"
         step.said += squall.command(["nvidia-smi", query, "--format=csv,noheader"], "nvidia-smi", None).splitlines()
     version = " ".join(squall.run("--version", name="version").split())
-    squall.version, _, told = version.replace(" (", ", ").rstrip(")").partition("; ")
-    found = re.search(r"GPU 0: ([^,;]*)", version)
+    # VERSION, BUILD (SOURCES; PROCESSOR; GPUS).
+    build, _, told = version.removesuffix(")").partition("; ")
+    processor, _, gpus = told.partition("; ")
+    squall.version = f"{build.replace(' (', ', ')}; {processor}"
+    found = re.search(r"GPU 0: ([^,;]*)", gpus)
     if not found:
-        raise Failed(f"no GPU: {told or version}")
+        raise Failed(f"no GPU: {gpus or version}")
     squall.card = found[1]
-    step.said.append(told)
+    step.said.append(gpus)
 
 
 @contextlib.contextmanager

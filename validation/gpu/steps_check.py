@@ -88,8 +88,23 @@ def counts() -> None:
         assert steps.seen(listed, visible) == expected, (listed, visible)
 
 
+def names() -> None:
+    """The program with its processor, and its GPUs, as `squall --version` has them."""
+    processor = "squall 0.1.0, sources 1a, release (training and inference: sources 2b; oneDNN 2.6.3, AVX2, 2 threads"
+    version = f"{processor}; GPU 0: NVIDIA H200, 139 GB; GPU 1: NVIDIA H200, 139 GB)\n"
+    program = SimpleNamespace(card="", version="", run=lambda *_, **__: version, command=lambda *_: "")
+    step = Step("gpu", "about")
+    steps.gpu(program, step)
+    assert program.card == "NVIDIA H200" and program.version == processor.replace(" (", ", "), program
+    assert step.said[-1] == "GPU 0: NVIDIA H200, 139 GB; GPU 1: NVIDIA H200, 139 GB", step
+    program.run = lambda *_, **__: f"{processor}; no GPU: NVIDIA's driver sees none)"
+    check.attempt(program, step, steps.gpu)
+    assert step.status == "failed" and not any("oneDNN" in said for said in step.said), step
+
+
 def main() -> None:
     counts()
+    names()
     with tempfile.TemporaryDirectory() as made:
         goes_on(Path(made))
     # The second network of `extents` is out of time: the first one's miss is reported.

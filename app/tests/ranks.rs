@@ -128,6 +128,23 @@ fn masks_and_events_do_not_depend_on_the_number_of_ranks() {
     assert_same("events by 3 ranks", &one, &many);
 }
 
+/// Each of them said it.
+#[test]
+fn ranks_are_warned_of_too_many_threads_once() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let none = folder.path().join("none");
+    let mut command = mpirun();
+    command.args(["-n", "2", env!("CARGO_BIN_EXE_squall"), "infer"]);
+    command.args([path(&none), "--model", path(&none), "--out", path(&none)]);
+    let Ok(output) = command.env("OMP_NUM_THREADS", "4096").output() else {
+        lacks(Need::Mpirun, "mpirun");
+        return;
+    };
+    let said = text(&output);
+    assert!(!output.status.success(), "{said}");
+    assert_eq!(said.matches("asks for 4096 threads").count(), 1, "{said}");
+}
+
 /// A file system that was slow to give the first rank its checkpoint or model ended the job at each start.
 #[test]
 fn files_may_take_longer_to_read_than_ranks_wait_for_each_other() {

@@ -80,8 +80,12 @@ pub fn communication_cores() -> Vec<usize> {
     }
 }
 
-/// Warns if the user asks OpenMP for more threads than this process has hardware threads for.
+/// Warns if the user asks OpenMP for more threads than this process has hardware threads for. Of several ranks, which have
+/// the same environment and as many cores, only the first one does.
 pub fn warn_of_too_many() {
+    if ranks::number() > 0 {
+        return;
+    }
     let asked = std::env::var(COUNT).unwrap_or_default();
     let there = std::thread::available_parallelism().map_or(usize::MAX, NonZeroUsize::get);
     if let Some(asked) = too_many(&asked, there) {

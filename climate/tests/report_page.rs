@@ -402,6 +402,16 @@ fn categories_name_the_wind_that_they_rest_on() {
     let html = page(&[labels, truth]);
     assert!(html.contains(&format!("Categories of the heuristic {of_fields}")));
     assert!(html.contains(&format!("Categories of the truth {of_vortices}")));
+    // Neither rivers nor the lows of `label --method lows` have one.
+    let (mut events, mut tracks) = world.found_by(SourceKind::Heuristic);
+    events.retain(|event| event.class == Class::AtmosphericRiver);
+    tracks.retain(|track| track.class == Class::AtmosphericRiver);
+    events[0].max_wind_m_s = Some(30.0);
+    let mut input = ReportInput::new("Rivers", world.grid.clone());
+    let source = Source::new(SourceKind::Heuristic, events, tracks);
+    input.sources.push(source);
+    let html = ReportBuilder::new(input).unwrap().html().unwrap();
+    assert!(!html.contains("Saffir–Simpson"));
 }
 
 /// Ranks by the proxy of vapour transport used to be shown like any other rank.

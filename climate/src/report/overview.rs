@@ -1,6 +1,7 @@
 //! The top of the page: title, numbers in sentences, and caveats.
 
 use crate::compare::listed;
+use crate::events::Event;
 use crate::report::figures::category;
 use crate::report::html::{escape, marked, paragraphs};
 use crate::report::numbers::{counted, day, grouped, moment, percent, significant};
@@ -287,10 +288,12 @@ pub(crate) fn summary(page: &Page<'_>) -> Section {
     }
 }
 
-/// Caveats on categories, for each kind of wind that events have.
+/// Caveats on categories, which tropical cyclones alone have, for each kind of their wind.
 fn wind_caveats(page: &Page<'_>) -> Vec<String> {
     let with = |wind: SourceWind| -> Vec<String> {
-        let known = |s: &&Source| s.events.iter().any(|e| e.max_wind_m_s.is_some());
+        let has_category =
+            |e: &Event| e.class == Class::TropicalCyclone && e.max_wind_m_s.is_some();
+        let known = |s: &&Source| s.events.iter().any(has_category);
         let of_wind = page.input.sources.iter().filter(|s| s.wind == wind);
         let named = of_wind.filter(known).map(|s| page.in_sentence(s.kind));
         named.collect()

@@ -172,7 +172,7 @@ fn files_may_take_longer_to_read_than_ranks_wait_for_each_other() {
     let start = format!("training.start_from={}", path(&slow));
     let limit = "distributed.stall_seconds=5";
     let more = ["--set", start.as_str(), "--set", limit];
-    train(&at("second"), &|call| drop(said_as("2", call)), &more);
+    train(&at("second"), &|call| drop(output_as("2", call)), &more);
     // Where there is no launcher it still waits for a reader.
     let _ = writer.kill();
     writer.wait().expect("sh ends");

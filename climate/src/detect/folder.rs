@@ -276,9 +276,16 @@ mod tests {
         let out = folder.path();
         let (first, second) = (FirstPass::new(&[]), SecondPass::new(&[]));
         let agreement = Agreement::new(Vec::new());
-        let new = (first.clone(), second.clone(), agreement.clone());
-        let checks = (|_: &FirstPass| true, |_: &SecondPass| true);
-        let (mut tables, ..) = MethodsFolder::open(out, "a", &[], new, checks).unwrap();
+        let new = MethodsState {
+            first: first.clone(),
+            second: second.clone(),
+            agreement: agreement.clone(),
+        };
+        let usable = UsableStates {
+            first: |_: &FirstPass| true,
+            second: |_: &SecondPass| true,
+        };
+        let (mut tables, _) = MethodsFolder::open(out, "a", &[], new, usable).unwrap();
         assert_eq!(MethodsFolder::times_saved(out), None);
         tables.save_second(&second, &agreement).unwrap();
         assert_eq!(MethodsFolder::times_saved(out), Some([0, 0]));

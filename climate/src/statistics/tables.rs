@@ -271,7 +271,9 @@ mod tests {
         };
         let written = |classes: &[Class]| {
             let mut run = Statistics::new(&grid).of_classes(classes);
-            run.add_time(time(0), None, 6.0, []).unwrap();
+            for day in 0..31 {
+                run.add_time(time(24 * day), None, 24.0, []).unwrap();
+            }
             run.add_track(&track);
             let folder = tempfile::tempdir().unwrap();
             run.write_csv(folder.path()).unwrap();
@@ -296,9 +298,9 @@ mod tests {
         };
         let [months, years, seasons, categories] = written(&[Class::ExtratropicalCyclone]);
         for (table, row) in [
-            (&months, "\n2000,8,extratropical_cyclone,WP,1,1,0,,,,\n"),
-            (&years, "\n2000,extratropical_cyclone,WP,1,1,0,,,,\n"),
-            (&seasons, "\nextratropical_cyclone,WP,8,1.0000\n"),
+            (&months, "\n2000,8,extratropical_cyclone,WP,31,1,0,,,,\n"),
+            (&years, "\n2000,extratropical_cyclone,WP,31,1,0,,,,\n"),
+            (&seasons, "\nextratropical_cyclone,WP,8,1.0000,1,1.000\n"),
         ] {
             assert!(table.contains(row), "{table}");
         }

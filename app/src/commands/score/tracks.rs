@@ -286,8 +286,8 @@ mod tests {
     fn scores_name_the_files_and_keep_classes_apart() {
         let folder = tempfile::tempdir().unwrap();
         let table = folder.path().join("events.csv");
-        let rows = ["tropical_cyclone", "atmospheric_river"]
-            .map(|class| format!("{class},2000-02-01T00:00:00,150.0,15.0,1\n"));
+        let rows = [("tropical_cyclone", 1), ("atmospheric_river", 2)]
+            .map(|(class, track)| format!("{class},2000-02-01T00:00:00,150.0,15.0,{track}\n"));
         let header = "class,time,lon_deg,lat_deg,track_id";
         std::fs::write(&table, format!("{header}\n{}", rows.concat())).unwrap();
         let name = table.display().to_string();

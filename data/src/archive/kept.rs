@@ -35,8 +35,8 @@ impl Archive {
     /// Leaves out the times that have other channels alone: none of the `needed` ones, no vapour transport and no field
     /// on pressure levels. Returns a sentence about them.
     ///
-    /// All stay if one of them is not between the others, nearer to one than the usual step: then it is a time at which
-    /// what is needed is lacking.
+    /// All stay if one of them is a usual step or more from all others: then it is a time at which what is needed is
+    /// lacking.
     pub fn leave_out_times_without(&mut self, needed: &[Variable]) -> Option<String> {
         if needed.iter().any(|v| self.available.contains(v)) {
             return None;

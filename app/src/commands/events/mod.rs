@@ -50,7 +50,7 @@ const MOST_TIMES: usize = 8;
 ///
 /// Events from boxes have the box's area, edges and confidence. Their length, width, orientation and rain stay blank,
 /// and so do frequency maps: where in the box the event lies is unknown. Depressions and extratropical cyclones, which
-/// masks do not have, are listed and tracked; the statistics count only tropical cyclones and rivers.
+/// masks do not have, are listed and tracked; statistics have the numbers of their tracks and objects.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  squall events masks --fields run --out events\n  squall events boxes.csv --fields run --out events\n  squall events ibtracs.csv --out best\n  squall events nodes.txt --columns lon,lat,slp,wind --out tempest"

@@ -75,7 +75,7 @@ impl Run<'_> {
             Scores::Masks(_) | Scores::Both(_) => true,
             Scores::Boxes(boxes) => boxes.truths.iter().any(|&truths| truths > 0),
         };
-        let better = |best: &Best| !scored || scores.are_better_than(&best.scores);
+        let better = |best: &Best| !scored || scores.score() > best.scores.score();
         let best = self.best.as_ref().is_none_or(better);
         if best {
             self.write_model(RunDir::best, step, Some(scores.score()))?;

@@ -2,6 +2,7 @@
 
 use crate::failure::Advice;
 use crate::{ranks, threads};
+use rustix::process::{Resource, getrlimit};
 use squall_model::{Backend, DeviceChoice};
 use std::ffi::OsStr;
 
@@ -21,7 +22,19 @@ impl Options {
     /// Errors of the driver and its libraries.
     pub fn open(self) -> anyhow::Result<Backend> {
         threads::warn_of_too_many();
+        warn_of_address_space();
         Ok(self.device.open(ranks::local_number())?)
+    }
+}
+
+/// Warns of a limit of the address space, of which threads and libraries reserve much more than they use: what they do not
+/// get may end the process without a message.
+fn warn_of_address_space() {
+    if let Some(bytes) = getrlimit(Resource::As).current {
+        tracing::warn!(
+            "this process may reserve {:.1} GB of addresses (`ulimit -v`), more of which is needed than memory: it may end without a message; `ulimit -v unlimited` lifts the limit",
+            bytes as f64 / 1e9
+        );
     }
 }
 

@@ -57,7 +57,7 @@ pub struct Submit {
     /// Queue or partition; `qos=NAME` is a Slurm quality of service [default: the machine's].
     #[arg(long, value_name = "NAME")]
     queue: Option<String>,
-    /// Nodes to avoid, comma-separated; repeatable.
+    /// Nodes to avoid, comma-separated; repeatable. Slurm also takes ranges such as nid[001-004].
     #[arg(long, value_delimiter = ',', value_name = "HOST,HOST")]
     exclude: Vec<String>,
     /// Read samples in place, without copying them to the nodes' disks.

@@ -96,20 +96,21 @@ impl Plan {
 
 /// Rejects values that the shell or a batch system would misread.
 fn check_words(job: &Job, batch: Batch) -> Result<()> {
-    check_name("--name", &job.name, "")?;
-    // Slurm names hosts in short as `nid[001-004]`.
-    let also = match batch {
-        Batch::Slurm => "[]",
-        Batch::Lsf | Batch::Pbs | Batch::None => "",
-    };
-    for host in &job.exclude {
-        check_name("--exclude", host, also)?;
+    check_name("--name", &job.name)?;
+    match batch {
+        Batch::Slurm if job.exclude.is_empty() => {}
+        Batch::Slurm => check_ranges("--exclude", &job.exclude.join(","))?,
+        Batch::Lsf | Batch::Pbs | Batch::None => {
+            for host in &job.exclude {
+                check_name("--exclude", host)?;
+            }
+        }
     }
     if let Some(account) = &job.account {
-        check_name("--account", account, "@:/")?;
+        check_characters("--account", account, "@:/")?;
     }
     if let Some(queue) = &job.queue {
-        check_name("--queue", queue, "@:/=")?;
+        check_characters("--queue", queue, "@:/=")?;
     }
     let paths = [
         ("--recipe", &job.recipe),
@@ -133,8 +134,55 @@ fn check_words(job: &Job, batch: Batch) -> Result<()> {
     Ok(())
 }
 
+/// Checks a name of letters, digits, `.`, `_` and `-`.
+fn check_name(option: &'static str, name: &str) -> Result<()> {
+    check_characters(option, name, "")
+}
+
+/// Checks hosts as Slurm names several in short: `nid[001-004,007],login1`.
+fn check_ranges(option: &'static str, hosts: &str) -> Result<()> {
+    // In each, brackets with numbers and ranges become a digit, which makes a plain name.
+    let mut names = vec![String::new()];
+    let (mut rest, mut is_whole) = (hosts, true);
+    while let Some(at) = rest.find(['[', ']', ',']) {
+        let last = names.len() - 1;
+        names[last].push_str(&rest[..at]);
+        let (sign, after) = (rest.as_bytes()[at], &rest[at + 1..]);
+        rest = after;
+        match (sign, after.split_once(']')) {
+            (b',', _) => names.push(String::new()),
+            (b'[', Some((ranges, after))) if ranges.split(',').all(is_range) => {
+                names[last].push('0');
+                rest = after;
+            }
+            _ => is_whole = false,
+        }
+    }
+    let last = names.len() - 1;
+    names[last].push_str(rest);
+    if !is_whole {
+        let expected = "ranges of numbers in brackets, such as `nid[001-004,007]`";
+        return refused(option, expected, format!("{hosts:?}"));
+    }
+    names.iter().try_for_each(|name| check_name(option, name))
+}
+
+/// Whether a text is a number, or a range of numbers upwards.
+fn is_range(text: &str) -> bool {
+    let number = |text: &str| -> Option<u64> {
+        let digits = text.bytes().all(|byte| byte.is_ascii_digit());
+        text.parse().ok().filter(|_| digits)
+    };
+    match text.split_once('-') {
+        Some((from, to)) => number(from)
+            .zip(number(to))
+            .is_some_and(|(from, to)| from <= to),
+        None => number(text).is_some(),
+    }
+}
+
 /// Checks a name of letters, digits, `.`, `_`, `-` and the characters in `also`.
-fn check_name(option: &'static str, name: &str, also: &str) -> Result<()> {
+fn check_characters(option: &'static str, name: &str, also: &str) -> Result<()> {
     let known = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c) || also.contains(c);
     let begins = name.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
     if begins && name.chars().all(known) {

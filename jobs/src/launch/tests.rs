@@ -147,6 +147,18 @@ fn what_cannot_be_asked_for_is_named() {
             );
         }
     }
+    for hosts in [
+        "nid[001",
+        "nid[]",
+        "nid[a-b]",
+        "nid[004-001]",
+        "nid001]",
+        "nid[1,]",
+        "[,",
+    ] {
+        let ranges = &|job: &mut Job| job.exclude = hosts.split(',').map(String::from).collect();
+        check("perlmutter", ranges, "`--exclude`");
+    }
     // As Slurm names several hosts, and no other.
     summit(
         &|job| job.exclude = vec!["h[001-004]".into()],

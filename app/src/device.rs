@@ -28,8 +28,11 @@ impl Options {
 }
 
 /// Warns of a limit of the address space, of which threads and libraries reserve much more than they use: what they do not
-/// get may end the process without a message.
+/// get may end the process without a message. Of several ranks only the first one does.
 fn warn_of_address_space() {
+    if ranks::number() > 0 {
+        return;
+    }
     if let Some(bytes) = getrlimit(Resource::As).current {
         tracing::warn!(
             "this process may reserve {:.1} GB of addresses (`ulimit -v`), more of which is needed than memory: it may end without a message; `ulimit -v unlimited` lifts the limit",

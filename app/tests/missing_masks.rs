@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{json, path, refuses, score, squall, text};
+use common::{json, path, refuses, run, score, squall, text};
 use std::path::Path;
 
 const ROWS: usize = 36;
@@ -78,6 +78,9 @@ fn a_missing_cell_is_not_one_without_a_river() {
         let scores = score(prediction, truth, &[]);
         assert_eq!(scores["pixels"]["samples"], 3);
         assert_eq!(scores["pixels"]["mean_iou"], 1.0);
+        assert_eq!(scores["times_without_mask"], 1);
+        let share = scores["missing_share"].as_f64().expect("a number");
+        assert!((share - 39.0 / 216.0).abs() < 1e-12, "{share}");
         let rivers = &scores["events"]["classes"][0];
         let counts = ["hits", "misses", "false_alarms"].map(|name| rivers[name].as_u64());
         assert_eq!(counts, [Some(2), Some(0), Some(0)], "{rivers}");
@@ -87,5 +90,29 @@ fn a_missing_cell_is_not_one_without_a_river() {
         for words in ["1 time at which a side has only", "18.056 % of the cells"] {
             assert!(said.contains(words), "{said}");
         }
+    }
+}
+
+/// Before, the river that the table lists in the half that the other side lacks counted as false or missed.
+#[test]
+fn events_listed_in_missing_cells_are_not_scored() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let (listed, gaps, out) = (at("listed"), at("gaps.nc"), at("events"));
+    std::fs::create_dir(&listed).expect("created");
+    write(&listed.join("whole.nc"), false);
+    write(&gaps, true);
+    run(&["events", path(&listed), "--out", path(&out), "-q"]);
+    let table = std::fs::read_to_string(out.join("events.csv")).expect("a table");
+    assert_eq!(table.lines().count(), 1 + 4, "{table}");
+    std::fs::write(listed.join("events.csv"), table).expect("written");
+    for (prediction, truth) in [(&gaps, &listed), (&listed, &gaps)] {
+        let rivers = score(prediction, truth, &[])["events"]["classes"][0].clone();
+        let counts = ["hits", "misses", "false_alarms"].map(|name| rivers[name].as_u64());
+        assert_eq!(counts, [Some(2), Some(0), Some(0)], "{rivers}");
+        let sides = ["--prediction", path(prediction), "--truth", path(truth)];
+        let output = squall().arg("score").args(sides).output().expect("starts");
+        let said = text(&output);
+        assert!(said.contains("at 3 times with missing cells"), "{said}");
     }
 }

@@ -1,6 +1,7 @@
 //! Masks against masks: by pixel, by event and by track.
 
 mod areas;
+mod gaps;
 mod pair;
 
 use super::Score;
@@ -10,6 +11,7 @@ use crate::input::{compare_origins, same_dates, warn_of_training_times};
 use crate::interrupt;
 use crate::plan::counted;
 use crate::progress::Progress;
+use gaps::Gaps;
 use pair::Pair;
 use serde::Serialize;
 use squall_climate::events::{EventFields, ExtractOptions, extract};
@@ -44,6 +46,10 @@ pub struct Scores {
     pub agreement: Vec<ClassAgreement>,
     /// Classes that are not scored because masks cannot contain them.
     pub left_out: Vec<LeftOut>,
+    /// Share of the cells, 0 to 1, that are missing on one side at the scored times, and so are not scored.
+    pub missing_share: f64,
+    /// Number of common times that are not scored because a side has only missing values.
+    pub times_without_mask: usize,
 }
 
 impl fmt::Display for Scores {
@@ -83,6 +89,7 @@ struct Compared {
     /// Events made from the masks, predicted and true; empty for a side that needs none.
     events: [Vec<Event>; 2],
     times: HashSet<Time>,
+    gaps: Gaps,
 }
 
 impl Sides {
@@ -95,15 +102,15 @@ impl Sides {
             agreement: MaskAgreement::new(grid),
             events: [Vec::new(), Vec::new()],
             times: HashSet::new(),
+            gaps: Gaps::default(),
         };
         let options = self.options();
-        let (mut missing, mut unknown_times) = (0, 0);
         let mut progress = Progress::new("score", self.shared.len());
         for (done, &(p, t)) in self.shared.iter().enumerate() {
             interrupt::check_whole()?;
             let known = [self.predicted.read_known(p)?, self.truth.read_known(t)?];
             let Some(mut pair) = Pair::of(known, self.cells.as_ref())? else {
-                unknown_times += 1;
+                compared.gaps.times_without_mask += 1;
                 continue;
             };
             for left_out in &self.left_out {
@@ -111,7 +118,7 @@ impl Sides {
                 pair.prediction.remove(left_out.class);
                 pair.label.remove(left_out.class);
             }
-            missing += pair.missing_cells();
+            let has_gaps = compared.gaps.add(&pair);
             let confusion = pair.confusion(grid)?;
             let Pair {
                 prediction, label, ..
@@ -123,32 +130,22 @@ impl Sides {
             }
             compared.times.insert(label.time);
             for (side, mask) in [prediction, label].into_iter().enumerate() {
+                if !is_made[side] && !has_gaps {
+                    continue;
+                }
+                let objects = extract(mask, grid, &EventFields::default(), &options)?;
+                let events: Vec<Event> = objects.into_iter().map(|one| one.event).collect();
+                if has_gaps {
+                    compared.gaps.add_known(side, &events);
+                }
                 if is_made[side] {
-                    let objects = extract(mask, grid, &EventFields::default(), &options)?;
-                    compared.events[side].extend(objects.into_iter().map(|object| object.event));
+                    compared.events[side].extend(events);
                 }
             }
             progress.set(done + 1, String::new());
         }
         progress.finish();
-        self.say_missing(missing, unknown_times);
         Ok(compared)
-    }
-
-    /// Says what is not scored because a side has only missing values there.
-    fn say_missing(&self, cells: usize, times: usize) {
-        if times > 0 {
-            tracing::warn!(
-                "left out: {} at which a side has only missing values",
-                counted(times, "time")
-            );
-        }
-        let (rows, columns) = self.truth.grid().shape();
-        let all = (self.shared.len() - times) * rows * columns;
-        if cells > 0 {
-            let percent = 100.0 * cells as f64 / all as f64;
-            tracing::warn!("left out: {percent:.3} % of the cells, missing on one side");
-        }
     }
 
     /// The selection of areas that are events: of any size if the rules of both sides selected their cyclones, as for
@@ -190,7 +187,10 @@ impl Score {
             agreement,
             events: made,
             times,
+            gaps,
         } = sides.compare(is_made)?;
+        gaps.say(listed.iter().any(Option::is_some));
+        let (missing_share, times_without_mask) = (gaps.missing_share(), gaps.times_without_mask);
         let calendar = sides.truth.calendar();
         let options = sides.options();
         let at_shared = |table: Vec<Event>| -> Vec<Event> {
@@ -223,7 +223,7 @@ impl Score {
             tracks.storms.retain(|storm| sides.has(storm.class));
             tracks.with_chance(real, found, &record)
         });
-        let [found, real] = areas::comparable(listed, made, is_made);
+        let [found, real] = gaps.replace_unknown(areas::comparable(listed, made, is_made));
         let mut events = score_events(&real, &found, &MatchingRules::default(), &bootstrap);
         events.classes.retain(|score| sides.has(score.class));
         let events = events.with_chance(&real, &found, &record);
@@ -233,6 +233,8 @@ impl Score {
             events,
             tracks,
             left_out: sides.left_out,
+            missing_share,
+            times_without_mask,
         })
     }
 

@@ -95,7 +95,7 @@ fn a_missing_cell_is_not_one_without_a_river() {
 
 /// Before, the river that the table lists in the half that the other side lacks counted as false or missed.
 #[test]
-fn events_listed_in_missing_cells_are_not_scored() {
+fn events_listed_in_missing_cells_are_neither_scored_nor_compared() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
     let (listed, gaps, out) = (at("listed"), at("gaps.nc"), at("events"));
@@ -114,5 +114,22 @@ fn events_listed_in_missing_cells_are_not_scored() {
         let output = squall().arg("score").args(sides).output().expect("starts");
         let said = text(&output);
         assert!(said.contains("at 3 times with missing cells"), "{said}");
+    }
+
+    // Nor are missing cells compared on the page.
+    let page = at("page.html");
+    let (other, truth) = (path(&listed), path(&gaps));
+    let (other, truth) = (format!("other={other}"), format!("truth={truth}"));
+    run(&["report", &other, &truth, "--out", path(&page), "-q"]);
+    let html = std::fs::read_to_string(&page).expect("a page");
+    for words in [
+        "<b>1.00</b><span>IoU of atmospheric river areas",
+        "missing: 18\u{a0}% of the truth.",
+        // Of all cells, and of those in the 71 columns that are known at any time.
+        "Other 0.33\u{a0}%, Truth 0.34\u{a0}%",
+        "18.056 % of the cells are missing on one side",
+        "1 time at which a side has only missing values",
+    ] {
+        assert!(html.contains(words), "{words}");
     }
 }

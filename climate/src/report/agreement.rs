@@ -1,6 +1,8 @@
 //! Agreement in area between masks of the same times.
 
-use crate::report::{FrequencyMap, SourceKind};
+use crate::compare::listed;
+use crate::report::numbers::percent;
+use crate::report::{Frame, FrequencyMap, SourceKind};
 use ndarray::{Array2, ArrayView2};
 use squall_data::{Class, LatLonGrid, Time};
 use std::collections::BTreeMap;
@@ -55,8 +57,34 @@ pub(crate) struct MaskCounter {
     shape: (usize, usize),
     pairs: Vec<Agreement>,
     not_looked_for: Vec<(SourceKind, Class)>,
-    /// Per source: the number of times, and for each event class the number of times per cell.
-    counts: BTreeMap<SourceKind, (u32, [Array2<u32>; 2])>,
+    counts: BTreeMap<SourceKind, SourceCount>,
+}
+
+/// How often each cell has each class in the masks of one source.
+#[derive(Debug)]
+struct SourceCount {
+    times: u32,
+    /// The number of times per cell, for each event class.
+    marked: [Array2<u32>; 2],
+    /// The number of times at which each cell is missing.
+    missing: Array2<u32>,
+}
+
+impl SourceCount {
+    fn new(shape: (usize, usize)) -> Self {
+        Self {
+            times: 0,
+            marked: [(); 2].map(|()| Array2::zeros(shape)),
+            missing: Array2::zeros(shape),
+        }
+    }
+
+    /// Share of the cells of all masks that are missing.
+    fn missing_share(&self) -> f64 {
+        let missing: u64 = self.missing.iter().map(|n| u64::from(*n)).sum();
+        let all = u64::from(self.times) * self.missing.len() as u64;
+        missing as f64 / all.max(1) as f64
+    }
 }
 
 impl MaskCounter {
@@ -71,14 +99,21 @@ impl MaskCounter {
         }
     }
 
-    /// Counts the masks of one time; they must have the grid's shape.
-    pub(crate) fn add(&mut self, time: Time, masks: &[(SourceKind, ArrayView2<'_, u8>)]) {
+    /// Counts the masks of one frame; they must have the grid's shape. Cells in which one of two masks is missing are
+    /// not compared.
+    pub(crate) fn add(&mut self, frame: &Frame<'_>) {
+        let (time, masks) = (frame.time, &frame.masks);
         for (kind, mask) in masks {
             let shape = self.shape;
-            let none = || (0, [(); 2].map(|()| Array2::zeros(shape)));
-            let (times, counts) = self.counts.entry(*kind).or_insert_with(none);
-            *times += 1;
-            for (count, class) in counts.iter_mut().zip(Class::EVENTS) {
+            let none = || SourceCount::new(shape);
+            let counted = self.counts.entry(*kind).or_insert_with(none);
+            counted.times += 1;
+            if let Some(missing) = frame.missing_in(*kind) {
+                ndarray::Zip::from(&mut counted.missing)
+                    .and(missing)
+                    .for_each(|n, &is_missing| *n += u32::from(is_missing));
+            }
+            for (count, class) in counted.marked.iter_mut().zip(Class::EVENTS) {
                 ndarray::Zip::from(count)
                     .and(mask)
                     .for_each(|n, &code| *n += u32::from(code == class.code()));
@@ -86,13 +121,17 @@ impl MaskCounter {
         }
         for (k, (first, a)) in masks.iter().enumerate() {
             for (second, b) in &masks[k + 1..] {
+                let unknown: Vec<&ArrayView2<'_, bool>> = [*first, *second]
+                    .into_iter()
+                    .filter_map(|kind| frame.missing_in(kind))
+                    .collect();
                 let blind =
                     |kind: &SourceKind, class| self.not_looked_for.contains(&(*kind, class));
                 let now = Class::EVENTS.map(|class| {
                     if blind(first, class) || blind(second, class) {
                         PairAgreement::default()
                     } else {
-                        self.compare(a, b, class)
+                        self.compare([a, b], &unknown, class)
                     }
                 });
                 let position = self
@@ -115,16 +154,21 @@ impl MaskCounter {
         }
     }
 
+    /// Compares two masks in the cells that are not marked in any plane of `unknown`.
     fn compare(
         &self,
-        a: &ArrayView2<'_, u8>,
-        b: &ArrayView2<'_, u8>,
+        [a, b]: [&ArrayView2<'_, u8>; 2],
+        unknown: &[&ArrayView2<'_, bool>],
         class: Class,
     ) -> PairAgreement {
         let mut result = PairAgreement::default();
-        for ((x, y), area) in a.rows().into_iter().zip(b.rows()).zip(&self.row_area_km2) {
+        let rows = a.rows().into_iter().zip(b.rows());
+        for (j, ((x, y), area)) in rows.zip(&self.row_area_km2).enumerate() {
             let (mut both, mut first, mut second) = (0u32, 0u32, 0u32);
-            for (&p, &q) in x.iter().zip(y) {
+            for (i, (&p, &q)) in x.iter().zip(y).enumerate() {
+                if unknown.iter().any(|missing| missing[[j, i]]) {
+                    continue;
+                }
                 match (p == class.code(), q == class.code()) {
                     (true, true) => both += 1,
                     (true, false) => first += 1,
@@ -147,15 +191,35 @@ impl MaskCounter {
 
     /// The largest number of times among all sources.
     pub(crate) fn times(&self) -> u32 {
-        self.counts.values().map(|c| c.0).max().unwrap_or(0)
+        self.counts.values().map(|c| c.times).max().unwrap_or(0)
     }
 
-    /// The share of times in which each cell has each class, for every source.
+    /// What to know of shares and agreement where masks have missing cells; `name` tells a source in a sentence.
+    pub(crate) fn missing_caveat(&self, name: impl Fn(SourceKind) -> String) -> Option<String> {
+        let shares = self
+            .counts
+            .iter()
+            .map(|(kind, c)| (*kind, c.missing_share()));
+        let some: Vec<String> = shares
+            .filter(|(_, share)| *share > 0.0)
+            .map(|(kind, share)| format!("{} of {}", percent(share), name(kind)))
+            .collect();
+        (!some.is_empty()).then(|| {
+            format!(
+                "Cells of masks are missing: {}. Frequencies and agreement leave them out, so shares of the map's area may be of different parts of it. The map of single times draws them as without events.",
+                listed(&some)
+            )
+        })
+    }
+
+    /// The share of times in which each cell has each class, for every source, among those at which the cell is not
+    /// missing; NaN if it always is.
     pub(crate) fn frequencies(&self) -> Vec<FrequencyMap> {
         let mut maps = Vec::new();
         for (index, class) in Class::EVENTS.into_iter().enumerate() {
-            for (source, (times, counts)) in &self.counts {
-                let share = counts[index].mapv(|n| n as f32 / *times as f32);
+            for (source, counted) in &self.counts {
+                let known = counted.missing.mapv(|n| (counted.times - n) as f32);
+                let share = counted.marked[index].mapv(|n| n as f32) / known;
                 maps.push(FrequencyMap {
                     source: *source,
                     class,
@@ -183,12 +247,14 @@ mod tests {
         b[[9, 3]] = 2;
         a[[17, 3]] = 2;
         let mut counter = MaskCounter::new(&grid, &[]);
-        let masks = [
+        let mut frame = Frame::new(time);
+        frame.masks = vec![
             (SourceKind::Heuristic, a.view()),
             (SourceKind::Network, b.view()),
         ];
-        counter.add(time, &masks);
-        counter.add(time.add_seconds(3600), &masks);
+        counter.add(&frame);
+        frame.time = time.add_seconds(3600);
+        counter.add(&frame);
         let pair = &counter.pairs()[0];
         let expected = grid.cell_area_km2(9) / (grid.cell_area_km2(9) + grid.cell_area_km2(17));
         assert!((pair.total[1].iou().unwrap() - expected).abs() < 1e-12);
@@ -198,5 +264,49 @@ mod tests {
         let maps = counter.frequencies();
         assert_eq!(maps.len(), 4);
         assert_eq!(maps[2].share[[17, 3]], 1.0);
+        let name = |kind: SourceKind| kind.name().to_string();
+        assert_eq!(counter.missing_caveat(name), None);
+    }
+
+    /// Before, a river in the missing cells of the other mask counted as marked by one source alone.
+    #[test]
+    fn missing_cells_are_not_compared() {
+        let grid = LatLonGrid::global(18, 36).unwrap();
+        let time = Time::new(Calendar::NoLeap, 1, 1, 1, 0, 0, 0).unwrap();
+        let mut whole = Array2::<u8>::zeros((18, 36));
+        for column in [3, 20, 21] {
+            whole[[9, column]] = 2;
+        }
+        let missing = Array2::from_shape_fn((18, 36), |(_, i)| i == 20);
+        let mut gaps = whole.clone();
+        gaps[[9, 20]] = 0;
+        let mut counter = MaskCounter::new(&grid, &[]);
+        let mut frame = Frame::new(time);
+        frame.masks = vec![
+            (SourceKind::Heuristic, gaps.view()),
+            (SourceKind::Network, whole.view()),
+        ];
+        frame.missing = vec![(SourceKind::Heuristic, missing.view())];
+        counter.add(&frame);
+        assert_eq!(counter.pairs()[0].total[1].iou(), Some(1.0));
+        // At another time the cell is known, and has no river.
+        frame.time = time.add_seconds(3600);
+        frame.missing.clear();
+        counter.add(&frame);
+        let pair = &counter.pairs()[0];
+        let later = pair.series[1].1[1].unwrap();
+        assert!((later - 2.0 / 3.0).abs() < 1e-12, "{later}");
+        let maps = counter.frequencies();
+        let of_rivers = |source| {
+            let map = maps
+                .iter()
+                .find(|map| map.source == source && map.class == Class::AtmosphericRiver);
+            [20, 21].map(|column| map.unwrap().share[[9, column]])
+        };
+        assert_eq!(of_rivers(SourceKind::Heuristic), [0.0, 1.0]);
+        assert_eq!(of_rivers(SourceKind::Network), [1.0, 1.0]);
+        let name = |kind: SourceKind| kind.name().to_string();
+        let said = counter.missing_caveat(name).unwrap();
+        assert!(said.contains("1.4\u{a0}% of Heuristic."), "{said}");
     }
 }

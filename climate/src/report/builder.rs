@@ -124,7 +124,7 @@ impl ReportBuilder {
     /// [`ClimateError::Mismatch`] for an array on another grid or an unknown class.
     pub fn add_frame(&mut self, frame: &Frame<'_>) -> Result<()> {
         frame.check(&self.input.grid)?;
-        self.counter.add(frame.time, &frame.masks);
+        self.counter.add(frame);
         self.seen.push(frame.time);
         if self.keeps_next_frame() {
             self.frames

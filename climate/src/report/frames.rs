@@ -26,6 +26,8 @@ pub struct Frame<'a> {
     pub wind_m_s: Option<(ArrayView2<'a, f32>, ArrayView2<'a, f32>)>,
     /// Class codes, per source.
     pub masks: Vec<(SourceKind, ArrayView2<'a, u8>)>,
+    /// The cells in which the mask of a source is missing, and its codes are 0; not for sources without such cells.
+    pub missing: Vec<(SourceKind, ArrayView2<'a, bool>)>,
 }
 
 impl<'a> Frame<'a> {
@@ -37,6 +39,7 @@ impl<'a> Frame<'a> {
             sea_level_pressure_pa: None,
             wind_m_s: None,
             masks: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -46,6 +49,13 @@ impl<'a> Frame<'a> {
             .iter()
             .find(|(kind, _)| *kind == source)
             .map(|(_, mask)| mask)
+    }
+
+    /// The cells in which the mask of a source is missing, if it has any.
+    pub(crate) fn missing_in(&self, source: SourceKind) -> Option<&ArrayView2<'a, bool>> {
+        let mut missing = self.missing.iter();
+        let own = missing.find(|(kind, _)| *kind == source);
+        own.map(|(_, cells)| cells)
     }
 
     /// # Errors
@@ -62,7 +72,8 @@ impl<'a> Frame<'a> {
         let shapes = fields
             .into_iter()
             .filter_map(|(what, field)| Some((what, field?.dim())))
-            .chain(self.masks.iter().map(|(kind, m)| (kind.name(), m.dim())));
+            .chain(self.masks.iter().map(|(kind, m)| (kind.name(), m.dim())))
+            .chain(self.missing.iter().map(|(_, m)| ("missing cells", m.dim())));
         for (what, shape) in shapes {
             if shape != grid.shape() {
                 return Err(ClimateError::Mismatch {

@@ -15,6 +15,9 @@ use squall_data::grid::eastern_longitude;
 use squall_data::{Class, LatLonGrid};
 use std::fmt::Write as _;
 
+/// The index of the colour of frequency maps for cells in which masks are always missing, after those of shares.
+const UNKNOWN: u8 = 64;
+
 /// A map panel: a window of the Earth whose SVG units are tenths of a degree.
 pub(crate) struct Panel {
     map: Projection,
@@ -158,6 +161,11 @@ pub(crate) fn frequency_map(
     let panel = Panel::for_class(grid, map.class, centre_deg);
     let picture = Resampler::new(grid, 192, 288).mean(map.share.view());
     let mut indices = levels(&picture, 0.0, (top / 100.0) as f32).mapv(|v| v / 4);
+    indices.zip_mut_with(&picture, |index, share| {
+        if share.is_nan() {
+            *index = UNKNOWN;
+        }
+    });
     let own = Projection::of_grid(grid);
     let (mut left, mut span) = (
         10.0 * own.west_deg - 10.0 * panel.map.west_deg,
@@ -174,12 +182,13 @@ pub(crate) fn frequency_map(
         span = 3600.0 * (columns + 1) as f64 / columns as f64;
         indices = rolled;
     }
-    let palette: Vec<[u8; 4]> = (0..64)
+    let mut palette: Vec<[u8; 4]> = (0..UNKNOWN)
         .map(|k| {
             let [r, g, b] = colours_of(map.class).at(f64::from(k) / 63.0);
             [r, g, b, 255]
         })
         .collect();
+    palette.push([128, 128, 128, 255]);
     let png = indexed_png(&indices, &palette)?;
     let inner = format!(
         "<image x=\"{left:.1}\" y=\"{:.1}\" width=\"{span:.1}\" height=\"{:.1}\" preserveAspectRatio=\"none\" href=\"{}\"/>{}{}",

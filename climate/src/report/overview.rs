@@ -399,6 +399,7 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
         }
         _ => {}
     }
+    out.extend(page.counter.missing_caveat(|kind| page.in_sentence(kind)));
     out.extend(wind_caveats(page));
     out.extend(rank_caveat(page));
     let counting = counting_caveats(page);

@@ -99,14 +99,18 @@ fn frequency(page: &Page<'_>) -> Result<Option<Section>> {
     }))
 }
 
-/// Area-weighted mean of a frequency map.
+/// Area-weighted mean of a frequency map where it is known.
 fn mean_share(page: &Page<'_>, map: &FrequencyMap) -> f64 {
     let areas = page.input.grid.row_areas_km2();
     let rows = map.share.rows().into_iter().zip(&areas);
-    let sum: f64 = rows
-        .map(|(row, area)| area * row.iter().map(|v| f64::from(*v)).sum::<f64>())
-        .sum();
-    sum / (areas.iter().sum::<f64>() * map.share.ncols() as f64)
+    let (mut sum, mut known_km2) = (0.0, 0.0);
+    for (row, area) in rows {
+        for share in row.iter().filter(|share| share.is_finite()) {
+            sum += area * f64::from(*share);
+            known_km2 += area;
+        }
+    }
+    sum / known_km2
 }
 
 fn has_events(page: &Page<'_>) -> bool {

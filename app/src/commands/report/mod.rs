@@ -268,11 +268,11 @@ fn add_frame(
         Some(index) => {
             // One that is missing everywhere is none.
             let known = one.archive.read_known(index)?;
-            Ok::<_, DataError>(known.map(|known| (one.kind, known.mask)))
+            Ok::<_, DataError>(known.map(|known| (one.kind, known)))
         }
         None => Ok(None),
     };
-    let codes: Vec<_> = (inputs.masks.iter())
+    let known: Vec<_> = (inputs.masks.iter())
         .filter_map(|one| read(one).transpose())
         .collect::<Result<_, _>>()?;
     let pictured = movies.as_ref().is_some_and(|movies| movies.want(index));
@@ -290,9 +290,11 @@ fn add_frame(
         field: plane(Variable::Tmq),
         sea_level_pressure_pa: plane(Variable::Psl),
         wind_m_s: plane(Variable::U850).zip(plane(Variable::V850)),
-        masks: codes
-            .iter()
-            .map(|(kind, mask)| (*kind, mask.codes.view()))
+        masks: (known.iter())
+            .map(|(kind, known)| (*kind, known.mask.codes.view()))
+            .collect(),
+        missing: (known.iter())
+            .filter_map(|(kind, known)| Some((*kind, known.missing.as_ref()?.view())))
             .collect(),
     };
     builder.add_frame(&frame)?;

@@ -24,6 +24,18 @@ pub(super) fn scores(masks: &[Masks]) -> anyhow::Result<(Vec<report::Score>, Vec
                     words(one.class)
                 )
             }));
+            if scores.missing_share > 0.0 {
+                notes.push(format!(
+                    "{group}: {:.3} % of the cells are missing on one side and not scored.",
+                    100.0 * scores.missing_share
+                ));
+            }
+            if scores.times_without_mask > 0 {
+                notes.push(format!(
+                    "{group}: {} at which a side has only missing values, not scored.",
+                    counted(scores.times_without_mask, "time")
+                ));
+            }
             all.extend(lines(&group, &scores, judged.kind));
         }
     }

@@ -62,7 +62,15 @@ fn a_missing_cell_is_not_one_without_a_river() {
     let said = text(&output);
     assert!(output.status.success(), "{said}");
     // 1 + 37 + 1 of 3 times 72 columns.
-    assert!(said.contains("18.056 % of the cells"), "{said}");
+    for words in [
+        "18.056 % of the cells",
+        "the mask of 2000-08-01T06:00:00 has only missing values and is left out",
+        "; times with only missing values: 1",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    // Before, that time stood for all of its file, of which the others are read.
+    assert!(!said.contains("so is all of its file"), "{said}");
     let file = netcdf::open(out.join("statistics.nc")).expect("opened");
     let frequency = file.variable("frequency").expect("a variable");
     let frequency: Vec<f64> = frequency.get_values(..).expect("read");
@@ -73,6 +81,9 @@ fn a_missing_cell_is_not_one_without_a_river() {
     let summary = json(&[&call[..], &["--json"]].concat());
     let counts = ["times", "unread_times"].map(|name| summary[name].as_u64());
     assert_eq!(counts, [Some(3), Some(1)], "{summary}");
+    assert_eq!(summary["times_without_mask"], 1);
+    let share = summary["missing_share"].as_f64().expect("a number");
+    assert!((share - 39.0 / 216.0).abs() < 1e-12, "{share}");
 
     for (prediction, truth) in [(&gaps, &whole), (&whole, &gaps)] {
         let scores = score(prediction, truth, &[]);

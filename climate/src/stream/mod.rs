@@ -108,6 +108,9 @@ pub struct EventStream {
     last_transport: Option<Time>,
     row_areas_km2: Vec<f64>,
     counts: EventCounts,
+    /// The times left out because their masks have only missing values.
+    #[serde(default)]
+    without_mask: Vec<Time>,
 }
 
 impl EventStream {
@@ -124,6 +127,7 @@ impl EventStream {
             last_transport: None,
             row_areas_km2: grid.row_areas_km2(),
             counts: EventCounts::default(),
+            without_mask: Vec::new(),
         })
     }
 
@@ -139,6 +143,11 @@ impl EventStream {
     /// Counts cyclone regions of the next time that are too small to be events.
     pub fn leave_out(&mut self, small_cyclones: usize) {
         self.counts.small_cyclones += small_cyclones;
+    }
+
+    /// Leaves out times whose masks have only missing values.
+    pub fn leave_out_times(&mut self, times: impl IntoIterator<Item = Time>) {
+        self.without_mask.extend(times);
     }
 
     /// Adds the next time, as summarised by this or another process ([`Seen::of`]).
@@ -247,6 +256,11 @@ impl EventStream {
     /// Numbers of times, events and tracks so far.
     pub fn counts(&self) -> EventCounts {
         self.counts
+    }
+
+    /// The times of [`Self::leave_out_times`] so far.
+    pub fn times_without_mask(&self) -> &[Time] {
+        &self.without_mask
     }
 
     /// Number of rows held back until their track is decided.

@@ -1,7 +1,7 @@
 //! The first rank's work: follows the events that all ranks found, in order of time, and writes the tables.
 
 use super::source::Source;
-use super::together::{self, Rounds};
+use super::together::{self, Found, Rounds};
 use super::{Events, EventsSummary, Fields, Objects, summary};
 use crate::code;
 use crate::interrupt;
@@ -10,7 +10,7 @@ use crate::progress::Progress;
 use crate::saving::Saving;
 use squall_climate::detect::TransportSource;
 use squall_climate::map::LandMask;
-use squall_climate::stream::{EventStream, RunFolder, Seen};
+use squall_climate::stream::{EventStream, RunFolder};
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
 use squall_data::{DataError, wire};
 use squall_jobs::comm::Communicator;
@@ -83,13 +83,16 @@ impl<'a> Following<'a> {
                 let decided = self.stream.add(&read.moment(times, &known), found)?;
                 self.folder.write(&decided)?;
             }
+            self.stream.leave_out_times(source.take_without_mask());
             for rank in 1..rounds.ranks() {
-                let seen: Vec<(Seen, usize)> = wire::from_bytes(&together::receive(comm, rank)?)?;
+                let (seen, without_mask): Found =
+                    wire::from_bytes(&together::receive(comm, rank)?)?;
                 for (seen, small_cyclones) in seen {
                     self.stream.leave_out(small_cyclones);
                     let decided = self.stream.take(seen)?;
                     self.folder.write(&decided)?;
                 }
+                self.stream.leave_out_times(without_mask);
             }
             let next = rounds.end(round);
             let interrupted = interrupt::check();
@@ -123,10 +126,15 @@ impl<'a> Following<'a> {
     ) -> anyhow::Result<EventsSummary> {
         let (arguments, objects, times) = (self.arguments, self.objects, self.objects.times());
         let unread_times = times.len() - self.stream.counts().times;
+        let without_mask = self.stream.times_without_mask();
+        let times_without_mask = without_mask.len();
+        if let Some(sentence) = summary::without_mask(without_mask) {
+            tracing::warn!("{sentence}");
+        }
         if unread_times == times.len() {
             return Err(DataError::no_input(
                 &arguments.masks,
-                format!("none of {unread_times} masks can be read"),
+                format!("none of {unread_times} masks can be used"),
             )
             .into());
         }
@@ -166,6 +174,8 @@ impl<'a> Following<'a> {
             resumed_after: self.start,
             files,
             unread_times,
+            times_without_mask,
+            missing_share: missing,
             transport: ranked_by.map(TransportSource::name),
             looked_for: match objects {
                 Objects::Boxes { said: None, .. } => Vec::new(),
@@ -187,7 +197,7 @@ fn object_ids(
     };
     if unread_times > 0 {
         tracing::warn!(
-            "object_id.nc is not written: it has every time, and {unread_times} cannot be read"
+            "object_id.nc is not written: it has every time, and {unread_times} cannot be used"
         );
         return Ok(None);
     }

@@ -25,6 +25,9 @@ pub struct Source<'a> {
     land: &'a LandMask,
     options: ExtractOptions,
     unread_masks: Skipped,
+    skip_bad: bool,
+    /// The times whose masks have only missing values, since [`Self::take_without_mask`].
+    without_mask: Vec<Time>,
 }
 
 /// Probabilities of classes, cell by cell.
@@ -124,12 +127,19 @@ impl<'a> Source<'a> {
             land,
             options: arguments.options(objects),
             unread_masks: Skipped::new(arguments.skip_bad, "is left out"),
+            skip_bad: arguments.skip_bad,
+            without_mask: Vec::new(),
         })
     }
 
     /// Missing values in the fields that were read; `None` without fields.
     pub fn missing(&self) -> Option<&Missing> {
         self.fields.as_ref().map(Fields::missing)
+    }
+
+    /// The times, since the last call, that were left out because their masks have only missing values.
+    pub fn take_without_mask(&mut self) -> Vec<Time> {
+        std::mem::take(&mut self.without_mask)
     }
 
     /// Reads some times one after the other, because netCDF has one lock; then finds their events in parallel. Blocks
@@ -152,7 +162,14 @@ impl<'a> Source<'a> {
             Objects::Masks(masks) => {
                 let read = mask_at(masks, index);
                 let read = self.unread_masks.or_none(masks.times()[index], read)?;
+                let Some(read) = read else {
+                    return Ok(None);
+                };
                 let Some((known, of_classes)) = read else {
+                    if !self.skip_bad {
+                        return Err(masks.only_missing(index).into());
+                    }
+                    self.without_mask.push(masks.times()[index]);
                     return Ok(None);
                 };
                 probabilities = of_classes;
@@ -192,14 +209,18 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The mask of a time and the probabilities that its file keeps. A mask that is missing everywhere is none.
-fn mask_at(masks: &MaskArchive, index: usize) -> Result<(KnownMask, Probabilities), DataError> {
-    let known = masks.read_known(index)?;
-    let mask = known.ok_or_else(|| masks.only_missing(index))?;
+/// The mask of a time and the probabilities that its file keeps; `None` if the mask is missing everywhere.
+fn mask_at(
+    masks: &MaskArchive,
+    index: usize,
+) -> Result<Option<(KnownMask, Probabilities)>, DataError> {
+    let Some(mask) = masks.read_known(index)? else {
+        return Ok(None);
+    };
     let mut probabilities = Vec::new();
     for class in Class::EVENTS {
         let known = masks.probability(index, class)?;
         probabilities.extend(known.map(|plane| (class, plane)));
     }
-    Ok((mask, probabilities))
+    Ok(Some((mask, probabilities)))
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 use squall_climate::detect::TransportSource;
 use squall_climate::events::ExtractOptions;
 use squall_climate::stream::EventCounts;
-use squall_data::Class;
+use squall_data::{Class, Time};
 use std::path::PathBuf;
 
 /// What was found.
@@ -20,8 +20,12 @@ pub struct EventsSummary {
     pub files: Vec<PathBuf>,
     /// Number of unusable files of masks and fields (`--skip-bad`).
     pub skipped_files: usize,
-    /// Number of times in other files with unreadable masks (`--skip-bad`).
+    /// Number of times in other files whose masks cannot be used (`--skip-bad`).
     pub unread_times: usize,
+    /// Number of those among them whose masks have only missing values.
+    pub times_without_mask: usize,
+    /// Share of the cells of all other masks that are missing, 0 to 1.
+    pub missing_share: f64,
     /// The quantity that rivers are ranked by: the files' vapour transport (`file`), its integral over `levels`, or a
     /// `proxy`.
     pub transport: Option<&'static str>,
@@ -105,7 +109,11 @@ impl EventsSummary {
     pub(super) fn left_out(&self) -> String {
         let counted = [
             ("files skipped", self.skipped_files),
-            ("times of others", self.unread_times),
+            (
+                "times of others",
+                self.unread_times - self.times_without_mask,
+            ),
+            ("times with only missing values", self.times_without_mask),
             ("times without their fields", self.counts.unread_fields),
         ];
         let some = counted.iter().filter(|(_, count)| *count > 0);
@@ -118,6 +126,17 @@ impl EventsSummary {
             format!("; {}", parts.join(", "))
         }
     }
+}
+
+/// A message if the masks of these times have only missing values.
+pub(super) fn without_mask(times: &[Time]) -> Option<String> {
+    let (first, last) = (times.first()?, times.last()?);
+    Some(match times.len() {
+        1 => format!("the mask of {first} has only missing values and is left out"),
+        count => format!(
+            "the masks of {count} times have only missing values and are left out, the first of {first}, the last of {last}"
+        ),
+    })
 }
 
 /// A message if this share of the cells of all masks is missing.

@@ -9,10 +9,14 @@ use super::{Events, Fields, MOST_TIMES, Objects};
 use crate::interrupt;
 use squall_climate::map::LandMask;
 use squall_climate::stream::Seen;
-use squall_data::wire;
+use squall_data::{Time, wire};
 use squall_jobs::comm::Communicator;
 use squall_jobs::comm::collectives::tree;
 use std::ops::Range;
+
+/// What a rank found in a round: each time with the number of its cyclones that are too small, and the times whose masks
+/// have only missing values.
+pub type Found = (Vec<(Seen, usize)>, Vec<Time>);
 
 /// Which rank reads which times in which round.
 pub struct Rounds {
@@ -107,7 +111,8 @@ pub fn help(
             let of_time = Seen::of(&read.moment(times, &known), found, &areas);
             seen.push((of_time, read.small_cyclones));
         }
-        send(comm, &wire::to_bytes(&seen)?)?;
+        let found: Found = (seen, source.take_without_mask());
+        send(comm, &wire::to_bytes(&found)?)?;
     }
     match source.missing() {
         Some(missing) => send(comm, &missing.to_bytes()?),

@@ -32,6 +32,14 @@ pub fn classes_of_boxes(said: &BTreeMap<String, String>) -> Vec<Class> {
     Class::TRACKED.into_iter().filter(named).collect()
 }
 
+/// The classes that a table of boxes is of, as `label --method lows` says beside it; none if nothing says it.
+pub fn told_classes(boxes: &Path) -> Vec<Class> {
+    let is_table = boxes.file_name().is_some_and(|name| name == "boxes.csv");
+    let folder = boxes.parent().filter(|_| is_table);
+    let said = folder.and_then(beside_boxes);
+    said.map(|said| classes_of_boxes(&said)).unwrap_or_default()
+}
+
 /// Mask attributes: the requested thresholds, and those applied, which include all of the former.
 const THRESHOLDS: &str = "thresholds";
 pub const THRESHOLDS_APPLIED: &str = "thresholds_applied";

@@ -170,6 +170,15 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     fs::write(&truth, text).expect("written");
     let scores = score(&events, &truth, &["--calendar", "noleap"]);
     assert!(scores.to_string().contains("extratropical_cyclone"));
+    // Zeros of classes that the rules of the truth do not look for stood among the scores.
+    let scores = score(&labels, &labels, &[]);
+    for by in ["events", "tracks"] {
+        let classes = scores[by]["classes"].as_array().expect("a list");
+        let names: Vec<&Value> = classes.iter().map(|score| &score["class"]).collect();
+        assert_eq!(names, ["extratropical_cyclone"], "{by}");
+    }
+    let left_out = ["tropical_cyclone", "atmospheric_river"];
+    assert_eq!(scores["left_out"], serde_json::json!(left_out));
 }
 
 /// Where all files have what tells warm cores it is used and said; beside other methods it is the same.

@@ -81,11 +81,7 @@ impl Boxes {
 
 /// The classes of events that the rules of boxes do not look for, as `label --method lows` says beside its boxes.
 fn not_looked_for(file: &Path) -> Vec<Class> {
-    let is_table = file.file_name().is_some_and(|name| name == "boxes.csv");
-    let folder = file.parent().filter(|_| is_table);
-    let told = (folder.and_then(made_by::beside_boxes))
-        .map(|said| made_by::classes_of_boxes(&said))
-        .unwrap_or_default();
+    let told = made_by::told_classes(file);
     let is_untold = |class: &Class| !told.is_empty() && !told.contains(class);
     Class::EVENTS.into_iter().filter(is_untold).collect()
 }

@@ -4,6 +4,7 @@ use super::Score;
 use crate::arguments::{MIN_CONFIDENCE, check_confidence};
 use crate::box_files;
 use crate::failure::Advice;
+use crate::made_by;
 use serde::Serialize;
 use squall_climate::Event;
 use squall_climate::events::{EventFields, from_boxes};
@@ -42,6 +43,25 @@ pub struct Scores {
     pub events: EventScores,
     /// By track, over the same times.
     pub tracks: TrackScores,
+    /// Classes whose events and tracks are not scored, because the rules of the true boxes do not look for them.
+    pub left_out: Vec<Class>,
+}
+
+impl Scores {
+    /// Leaves out the events and tracks of classes that are not among those `told` of the truth; none are told of boxes
+    /// that may be of any class.
+    fn of_truth(mut self, told: &[Class]) -> Self {
+        if told.is_empty() {
+            return self;
+        }
+        let untold = |class: Class| !told.contains(&class);
+        let scored = self.events.classes.iter().map(|score| score.class);
+        self.left_out = scored.filter(|class| untold(*class)).collect();
+        self.events.classes.retain(|score| !untold(score.class));
+        self.tracks.classes.retain(|score| !untold(score.class));
+        self.tracks.storms.retain(|storm| !untold(storm.class));
+        self
+    }
 }
 
 impl fmt::Display for Scores {
@@ -52,6 +72,13 @@ impl fmt::Display for Scores {
             "boxes of confidence {} and more, taken for events and tracked:",
             self.min_confidence
         )?;
+        for class in &self.left_out {
+            writeln!(
+                f,
+                "{}: not scored, the rules of the true boxes do not look for it",
+                class.name()
+            )?;
+        }
         write!(f, "{}\n{}", self.events, self.tracks)
     }
 }
@@ -70,8 +97,9 @@ pub fn score(arguments: &Score, predicted: &Path, truth: &Path) -> anyhow::Resul
             .for_each(|note| tracing::warn!("{note}"));
         Ok(frames)
     };
+    let told = made_by::told_classes(truth);
     let (predicted, truth) = (read(predicted)?, read(truth)?);
-    let scores = judge(&predicted, &truth, min_confidence)?;
+    let scores = judge(&predicted, &truth, min_confidence)?.of_truth(&told);
     if let Some(about) = about_times(&predicted, &truth, &scores.boxes.coverage) {
         tracing::warn!("{about}");
     }
@@ -120,6 +148,7 @@ pub fn judge(
         min_confidence,
         events: events.with_chance(&real, &found, &record),
         tracks: tracks.with_chance(&real, &found, &record),
+        left_out: Vec::new(),
     })
 }
 

@@ -103,8 +103,15 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
         });
         // Quantities with a common cause are unknown in the same years.
         for (years, quantities) in grouped(unknown, |a, b| a == b) {
+            // Years of an unknown mean have no known extreme either.
+            let is_extreme = |quantity: Quantity| quantities.contains(&(quantity as usize));
+            let extremes = [Quantity::CycloneWind, Quantity::CyclonePressure];
+            let too = match extremes.into_iter().any(is_extreme) {
+                true => " Return levels and distributions of these leave the years out, too.",
+                false => "",
+            };
             notes.push(format!(
-                "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.",
+                "Of {label} {} of {} years are not counted for {}, because more than half of their tracks or events have no value: {}.{too}",
                 years.iter().map(Vec::len).sum::<usize>(),
                 side.years(),
                 quantity_names(&quantities),

@@ -54,8 +54,19 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     assert_eq!(tracks.difference, Some(0.0));
     let note = "Of b 6 of 12 years are not counted for tropical_cyclone hurricanes, tropical_cyclone major_hurricanes, \
                 tropical_cyclone energy, tropical_cyclone max_wind, tropical_cyclone max_wind_p90, tropical_cyclone \
-                latitude_of_max, because more than half of their tracks or events have no value: 2001 to 2006.";
+                latitude_of_max, because more than half of their tracks or events have no value: 2001 to 2006. Return levels \
+                and distributions of these leave the years out, too.";
     assert!(found.notes.iter().any(|n| n == note), "{:?}", found.notes);
+    // Regression: the strongest wind of a year was that of the few storms with one.
+    let strongest = |found: &Comparison| {
+        let levels = found.return_levels.iter();
+        let mut levels = levels.filter(|levels| levels.name == "annual_max_wind");
+        levels.next().map(|levels| {
+            let [a, b] = levels.fits.each_ref().map(|fit| fit.extremes.len());
+            [a, b, levels.fits[1].years]
+        })
+    };
+    assert_eq!(strongest(&found), Some([12, 6, 6]));
     // The bins of strength use the same years.
     let bins = |found: &Comparison, of: fn(&compare::Change) -> Option<f64>| -> f64 {
         let winds = found.distributions.iter().find(|d| d.name == "max_wind");
@@ -70,6 +81,7 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
     let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
     let is_there = |quantity| found.changes.iter().any(|row| row.quantity == quantity);
     assert!(!is_there(Quantity::Hurricanes) && !is_there(Quantity::CycloneWind));
+    assert_eq!(strongest(&found), None);
 }
 
 /// In best tracks, depressions have no wind: hurricanes are counted in every year, and missing winds are reported.

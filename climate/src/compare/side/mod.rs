@@ -212,24 +212,24 @@ impl Side {
     }
 
     /// Highest wind (m/s), lowest pressure (hPa), largest river (km²) or highest transport (kg m-1 s-1) of each used
-    /// year. Years with tracks but no value are unknown and omitted; years without tracks count.
+    /// year. Years in which too few tracks have a value are unknown and omitted, as in distributions: the extreme of
+    /// the few is not that of all. Years without tracks count.
     pub(crate) fn extremes(&self, of: Extreme) -> Extremes {
         let sign = if of.is_lowest() { -1.0 } else { 1.0 };
         let mut best = vec![f64::NEG_INFINITY; self.blocks.len()];
         for (value, key) in self.values(of) {
             best[key.year] = best[key.year].max(sign * value);
         }
-        let tracks = &self.sums[of.tracks() as usize];
         let mut found = Extremes {
             values: Vec::new(),
             years: vec![0; self.blocks()],
         };
-        for (year, (value, &block)) in best.iter().zip(&self.blocks).enumerate() {
-            let known = value.is_finite();
-            if known {
+        let years = best.iter().zip(&self.blocks).zip(self.known_years_of(of));
+        for ((value, &block), _) in years.filter(|(_, known)| *known) {
+            if value.is_finite() {
                 found.values.push((sign * value, block as u32));
             }
-            found.years[block] += u32::from(known || tracks[year][0].count == 0.0);
+            found.years[block] += 1;
         }
         found
     }
@@ -349,7 +349,7 @@ fn blocks_of(years: usize, block_years: usize) -> Vec<usize> {
 pub(crate) struct Extremes {
     /// The extreme of each year that has one, with the year's block.
     pub values: Vec<(f64, u32)>,
-    /// Number of years in each block, including those without an event.
+    /// Number of known years in each block, including those without an event.
     pub years: Vec<u32>,
 }
 

@@ -333,6 +333,18 @@ fn means_of_which_early_tracks_lack_more_values_have_no_significant_trend() {
         wind.adjusted_p.is_some_and(|p| p < 0.001) && !wind.significant,
         "{wind:?}"
     );
+    // Nor has the number of those whose wind is strong.
+    let hurricanes = row(&found, Quantity::Hurricanes, Group::ALL);
+    assert!(
+        hurricanes.adjusted_p.is_some_and(|p| p < 0.001) && !hurricanes.significant,
+        "{hurricanes:?}"
+    );
+    let note = "no value for tropical_cyclone hurricanes, tropical_cyclone major_hurricanes: no trend of these";
+    assert!(
+        found.notes.iter().any(|said| said.contains(note)),
+        "{:?}",
+        found.notes
+    );
     // The latitude when strongest comes from the events, which all have a wind.
     let note = "of the later half 0 % have no value for tropical_cyclone max_wind, tropical_cyclone max_wind_p90: no \
                 trend of these is called significant";

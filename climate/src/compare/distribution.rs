@@ -2,8 +2,9 @@
 
 use crate::compare::design::{Change, Design};
 use crate::compare::discovery::{adjusted_p, false_rate};
+use crate::compare::names::Names;
 use crate::compare::quantity::Extreme;
-use crate::compare::side::{Ensemble, Side, joined};
+use crate::compare::side::{Ensemble, Side, joined, unequal_shares};
 use crate::compare::statistic::Statistic;
 use serde::{Deserialize, Serialize};
 
@@ -41,8 +42,14 @@ pub struct Bin {
 
 /// The distributions of lifetime-maximum wind and lifetime-minimum pressure of cyclones, and of lifetime-maximum
 /// transport and area of rivers. A distribution is omitted if a run has tracks without any known value, because the
-/// intensity is then unknown.
-pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<Distribution> {
+/// intensity is then unknown. If the sides lack the values of different shares of tracks, no bin is called significant,
+/// which is noted.
+pub(super) fn distributions(
+    names: &Names,
+    sides: [&Ensemble; 2],
+    design: &Design,
+    notes: &mut Vec<String>,
+) -> Vec<Distribution> {
     // Bin widths: about ten knots for wind, round numbers otherwise.
     let all = [
         (
@@ -74,7 +81,7 @@ pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<
         .filter_map(|(of, name, subject, width)| {
             let tracks = of.tracks();
             let class = tracks.about().class;
-            let known = [a, b].map(|side| known_of(side, of));
+            let known = sides.map(|side| known_of(side, of));
             let unknown = |(run, (values, _)): &(&Side, Known)| {
                 !run.covers(class) || values.is_empty() && run.has_any(tracks)
             };
@@ -89,16 +96,30 @@ pub(crate) fn distributions(a: &Ensemble, b: &Ensemble, design: &Design) -> Vec<
                 .zip(&after)
                 .map(|(before, after)| design.change(before, after))
                 .collect();
+            let mut bins = bins(changes, false_rate(design.options().confidence));
+            if let Some(shares) = unequal_shares(sides.map(|side| side.total_and_valued_of(of))) {
+                bins.iter_mut().for_each(|bin| bin.significant = false);
+                notes.push(note_of_shares(names, shares, subject));
+            }
             Some(Distribution {
                 name: name.into(),
                 class: class.code(),
                 subject: subject.into(),
                 unit: of.unit().into(),
-                bins: bins(changes, false_rate(design.options().confidence)),
+                bins,
                 edges,
             })
         })
         .collect()
+}
+
+/// The note on a distribution for which the sides lack the values of these shares of tracks.
+fn note_of_shares(names: &Names, shares: [f64; 2], subject: &str) -> String {
+    let [a, b] = names.labels();
+    let [of_a, of_b] = shares.map(|share| format!("{:.0} %", 100.0 * share));
+    format!(
+        "Of {a} {of_a} and of {b} {of_b} of the tracks are in no bin of the distribution of the {subject}, because they have no value: no change of its bins is called significant."
+    )
 }
 
 /// Edges of equal bins that cover all values; `None` if there are none.

@@ -62,7 +62,7 @@ pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub(crate) use side::{is_of_values, sum_of_years, unequal_shares};
 pub use statistic::Statistic;
-pub(crate) use unequal::{NO_LIFETIME, fate_of_valueless, quantity_names};
+pub(crate) use unequal::{NO_LIFETIME, bias_of_valueless, fate_of_valueless, quantity_names};
 pub use unit::Unit;
 pub use words::statement;
 pub(crate) use words::{
@@ -349,7 +349,7 @@ impl Plan {
         }
         progress(4)?;
         let return_levels = levels::return_levels(&a, &b, &design);
-        let distributions = distribution::distributions(&a, &b, &design);
+        let distributions = distribution::distributions(names, sides, &design, &mut notes);
         let rate = false_rate(draws.confidence);
         let map_summaries: Vec<MapSummary> = map_changes
             .iter()

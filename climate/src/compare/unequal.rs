@@ -121,8 +121,8 @@ pub(super) fn note_unknown_years(names: &Names, sides: [&Ensemble; 2], notes: &m
     }
 }
 
-/// Calls no change of a mean or percentile significant for which the sides lack the values of different shares of
-/// tracks, and notes it.
+/// Calls no change significant for which the sides lack the values of different shares of tracks or events, and notes
+/// it.
 pub(super) fn withhold(
     names: &Names,
     sides: [&Ensemble; 2],
@@ -130,7 +130,7 @@ pub(super) fn withhold(
     notes: &mut Vec<String>,
 ) {
     let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
-    for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
+    for row in rows {
         let (quantity, group) = (row.quantity, row.group());
         let [a, b] = sides.map(|side| side.total_and_valued(quantity, group));
         let (Some(a), Some(b)) = (a, b) else { continue };
@@ -139,7 +139,7 @@ pub(super) fn withhold(
         };
         if group == Group::ALL {
             let shares = shares.map(|share| format!("{:.0} %", 100.0 * share));
-            everywhere.push((quantity as usize, shares));
+            everywhere.push((quantity as usize, (shares, bias_of_valueless(quantity))));
         } else if row.significant {
             in_parts.push(quantity as usize);
         }
@@ -149,15 +149,15 @@ pub(super) fn withhold(
     in_parts.dedup();
     let [label_a, label_b] = names.labels();
     // Quantities with a common cause lack the same shares.
-    for ([a, b], quantities) in grouped(everywhere, |a, b| a == b) {
+    for (([a, b], bias), quantities) in grouped(everywhere, |a, b| a == b) {
         notes.push(format!(
-            "Of {label_a} {a} and of {label_b} {b} of the tracks have no value for {}: no change of these is called significant, because tracks without a value, mostly weak ones, are left out of one more than of the other.",
+            "Of {label_a} {a} and of {label_b} {b} of the tracks or events have no value for {}: no change of these is called significant, because {bias}.",
             quantity_names(&quantities)
         ));
     }
     if !in_parts.is_empty() {
         notes.push(format!(
-            "In some basins or seasons {label_a} and {label_b} lack the values of different shares of tracks for {}: these changes are not called significant.",
+            "In some basins or seasons {label_a} and {label_b} lack the values of different shares of tracks or events for {}: these changes are not called significant.",
             quantity_names(&in_parts)
         ));
     }
@@ -197,6 +197,15 @@ pub(crate) fn fate_of_valueless(quantity: Quantity) -> &'static str {
         "are left out"
     } else {
         "count as none"
+    }
+}
+
+/// Why different shares of tracks or events without a value are a change of their own.
+pub(crate) fn bias_of_valueless(quantity: Quantity) -> &'static str {
+    if is_of_values(quantity) {
+        "tracks without a value, mostly weak ones, are left out of one more than of the other"
+    } else {
+        "what has no value counts as none, in one more than in the other"
     }
 }
 

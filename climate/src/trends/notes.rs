@@ -3,8 +3,8 @@
 use super::TrendRow;
 use crate::compare::words::years_in_words;
 use crate::compare::{
-    Coverage, Group, NO_LIFETIME, Quantity, Side, SideOptions, fate_of_valueless, grouped,
-    is_of_values, note_of_run, period, quantity_names, sum_of_years, unequal_shares,
+    Coverage, Group, NO_LIFETIME, Quantity, Side, SideOptions, bias_of_valueless,
+    fate_of_valueless, grouped, note_of_run, period, quantity_names, sum_of_years, unequal_shares,
 };
 use crate::error::Result;
 use crate::track::note_of_pieces;
@@ -98,11 +98,11 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     notes.extend(pieces.map(|note| format!("{note} {NO_LIFETIME}")));
 }
 
-/// Calls no trend of a mean or percentile significant if the earlier and the later half of its years lack the values of
-/// different shares of tracks, and notes it.
+/// Calls no trend significant if the earlier and the later half of its years lack the values of different shares of
+/// tracks or events, and notes it.
 pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<String>) {
     let (mut everywhere, mut in_parts) = (Vec::new(), Vec::new());
-    for row in rows.iter_mut().filter(|row| is_of_values(row.quantity)) {
+    for row in rows {
         let place = row.quantity as usize;
         let Some(by_year) = side.total_and_valued_by_year(row.quantity, row.group) else {
             continue;
@@ -112,7 +112,8 @@ pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<Strin
             continue;
         };
         if row.group == Group::ALL {
-            everywhere.push((place, shares.map(|share| format!("{:.0} %", 100.0 * share))));
+            let shares = shares.map(|share| format!("{:.0} %", 100.0 * share));
+            everywhere.push((place, (shares, bias_of_valueless(row.quantity))));
         } else if row.significant {
             in_parts.push(place);
         }
@@ -120,15 +121,15 @@ pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<Strin
     }
     in_parts.retain(|place| everywhere.iter().all(|(other, _)| other != place));
     in_parts.dedup();
-    for ([early, late], quantities) in grouped(everywhere, |a, b| a == b) {
+    for (([early, late], bias), quantities) in grouped(everywhere, |a, b| a == b) {
         notes.push(format!(
-            "Of the tracks of the earlier half of the years {early} and of the later half {late} have no value for {}: no trend of these is called significant, because tracks without a value, mostly weak ones, are left out of one more than of the other.",
+            "Of the tracks or events of the earlier half of the years {early} and of the later half {late} have no value for {}: no trend of these is called significant, because {bias}.",
             quantity_names(&quantities)
         ));
     }
     if !in_parts.is_empty() {
         notes.push(format!(
-            "In some basins or seasons the earlier and the later half of the years lack the values of different shares of tracks for {}: these trends are not called significant.",
+            "In some basins or seasons the earlier and the later half of the years lack the values of different shares of tracks or events for {}: these trends are not called significant.",
             quantity_names(&in_parts)
         ));
     }

@@ -149,6 +149,44 @@ fn means_of_tracks_without_the_weak_ones_have_no_significant_change() {
     );
 }
 
+/// Regression: hurricanes, their energy and bins of winds were significantly fewer where a third of the tracks had no
+/// wind, at random, while means of the same winds were not called significant.
+#[test]
+fn numbers_of_tracks_with_a_value_have_no_significant_change_either() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    let third = |id: &str| id.parse::<u32>().is_ok_and(|id| id % 3 == 0);
+    blank(&path("b").join("tracks.csv"), 7, |row| third(row[0]));
+    blank(&path("b").join("events.csv"), 6, |row| third(row[5]));
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    for quantity in [Quantity::Hurricanes, Quantity::CycloneEnergy] {
+        let row = row(&found, quantity, Group::ALL);
+        assert!(
+            row.adjusted_p.is_some_and(|p| p < 0.05) && !row.significant,
+            "{row:?}"
+        );
+    }
+    let winds = found.distributions.iter().find(|d| d.name == "max_wind");
+    let bins = &winds.unwrap().bins;
+    assert!(
+        bins.iter()
+            .any(|bin| bin.adjusted_p.is_some_and(|p| p < 0.05))
+            && !bins.iter().any(|bin| bin.significant),
+        "{bins:?}"
+    );
+    let says = |part: &str| found.notes.iter().any(|note| note.contains(part));
+    assert!(
+        says(
+            "tropical_cyclone hurricanes, tropical_cyclone major_hurricanes, tropical_cyclone energy: no change of these"
+        ) && says("in no bin of the distribution of the lifetime-maximum wind"),
+        "{:?}",
+        found.notes
+    );
+}
+
 /// Missing rain is unknown, not zero.
 #[test]
 fn years_whose_events_have_no_rain_are_unknown_and_not_dry() {

@@ -102,6 +102,12 @@ impl Ensemble {
         let of_runs: Option<Vec<(f64, f64)>> = of_runs.collect();
         Some(sum_of_years(&of_runs?))
     }
+
+    /// The number of tracks in the known years of an extreme of all runs, and how many of them have its value.
+    pub(crate) fn total_and_valued_of(&self, of: Extreme) -> (f64, f64) {
+        let of_runs = (self.members.iter()).map(|run| run.total_and_valued_of(of));
+        sum_of_years(&of_runs.collect::<Vec<_>>())
+    }
 }
 
 /// Joins statistics of several runs by concatenating their blocks.

@@ -12,8 +12,9 @@ const KNOWN_SHARE: f64 = 0.5;
 /// A smaller share with values is noted.
 const NOTE_BELOW_SHARE: f64 = 0.95;
 
-/// The largest difference between two shares of tracks without a value at which a change of a mean can be called
-/// significant. Tracks without a value are mostly weak, so sides with different shares of them are biased differently.
+/// The largest difference between two shares of tracks without a value at which a change can be called significant.
+/// Tracks without a value are left out of means, of which they are mostly the weak ones, and count as none in annual
+/// numbers, so sides with different shares of them are biased differently.
 const MAX_DIFFERENCE: f64 = 0.05;
 
 /// For an annual sum or mean: the quantity that counts all its tracks or events, and the one that counts those with a
@@ -58,11 +59,12 @@ pub(crate) fn is_of_values(quantity: Quantity) -> bool {
     matches!(quantity.about().kind, Kind::Mean | Kind::Quantile(..))
 }
 
-/// The shares without a value of two samples of tracks, if they differ so much that a change of their mean may come
-/// from it. Each sample is the number of tracks, and how many of them have a value.
+/// The shares without a value of two samples of tracks, if they differ so much that a change of their number or mean
+/// may come from it. Each sample is the number of tracks, and how many of them have a value.
 pub(crate) fn unequal_shares(samples: [(f64, f64); 2]) -> Option<[f64; 2]> {
-    // Without tracks the share is NaN, which differs from nothing.
-    let [a, b] = samples.map(|(seen, valued)| 1.0 - valued / seen);
+    // Without tracks the share is NaN, which differs from nothing. If fields are coarser than masks, more events count
+    // as valued than there are.
+    let [a, b] = samples.map(|(seen, valued)| 1.0 - valued.min(seen) / seen);
     ((a - b).abs() > MAX_DIFFERENCE).then_some([a, b])
 }
 
@@ -93,6 +95,16 @@ impl Side {
         (tracks.iter().zip(valued))
             .map(|(year, valued)| is_known(year[0].count, valued))
             .collect()
+    }
+
+    /// The number of tracks in the known years of an extreme, and how many of them have its value.
+    pub(crate) fn total_and_valued_of(&self, of: Extreme) -> (f64, f64) {
+        let known = self.known_years_of(of);
+        let tracks = self.sums[of.tracks() as usize].iter().zip(&known);
+        let seen = tracks.filter(|(_, known)| **known);
+        let values = self.values(of).iter();
+        let valued = values.filter(|(_, key)| known[key.year]).count();
+        (seen.map(|(year, _)| year[0].count).sum(), valued as f64)
     }
 
     /// The used years in which an annual number or mean is unknown.
@@ -169,5 +181,6 @@ mod tests {
         );
         assert_eq!(unequal_shares([(100.0, 96.0), (100.0, 100.0)]), None);
         assert_eq!(unequal_shares([(100.0, 75.0), (0.0, 0.0)]), None);
+        assert_eq!(unequal_shares([(20.0, 22.0), (20.0, 20.0)]), None);
     }
 }

@@ -38,6 +38,7 @@ mod statistic;
 mod unequal;
 mod unit;
 mod weights;
+mod withheld;
 pub(crate) mod words;
 
 pub use comparable::ADAPTED;
@@ -60,7 +61,7 @@ pub use normal::{normal_cdf, student_limit};
 pub use quantity::{Extreme, Kind, Quantity, QuantityInfo};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
-pub(crate) use side::{is_of_values, sum_of_years, unequal_shares};
+pub(crate) use side::{is_of_values, needs_values, sum_of_years, unequal_shares};
 pub use statistic::Statistic;
 pub(crate) use unequal::{NO_LIFETIME, bias_of_valueless, fate_of_valueless, quantity_names};
 pub use unit::Unit;
@@ -83,6 +84,7 @@ use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;
 use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years, withhold};
+use withheld::withhold_landfalls;
 
 /// One run, or the members of an ensemble, and the range of years to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,6 +339,7 @@ impl Plan {
         };
         let mut changes = changes(&compared, check_cancelled, &mut notes)?;
         withhold(names, sides, &mut changes, &mut notes);
+        withhold_landfalls(names, sides, &mut changes, &mut notes);
         notes.extend(mask_size::note(names, sides, &changes));
         notes.extend(moisture::note(names, sides, &changes));
         progress(3)?;

@@ -13,7 +13,7 @@ pub(crate) const NO_LIFETIME: &str = "Lifetimes leave them out.";
 const MAX_LISTED: usize = 5;
 
 /// All runs with their numbers, those of the first side first.
-fn runs(sides: [&Ensemble; 2]) -> impl Iterator<Item = (usize, &Side)> {
+pub(super) fn runs(sides: [&Ensemble; 2]) -> impl Iterator<Item = (usize, &Side)> {
     let runs = sides.into_iter().flat_map(|side| side.members());
     runs.enumerate()
 }

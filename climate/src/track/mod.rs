@@ -22,7 +22,8 @@ mod tracker;
 pub use details::{Landfall, MOST_RELATIVES, TrackDetails};
 pub use from_events::from_events;
 pub use identity::Identity;
-pub use options::{Linking, TrackerOptions};
+pub(crate) use options::LANDFALLS_OF_PIECES;
+pub use options::{Linking, TrackerOptions, rule_of_landfalls};
 pub(crate) use pieces::{Pieces, is_piece, note_of_pieces};
 pub use tracker::{Step, Tracker};
 

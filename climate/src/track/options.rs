@@ -6,6 +6,15 @@ use serde::{Deserialize, Serialize};
 use squall_data::Class;
 use squall_data::grid::KM_PER_DEGREE;
 
+/// The name of the rule that rivers that split over land keep the landfall of their parent, which cannot be chosen.
+/// Statistics of earlier versions lack it.
+pub(crate) const LANDFALLS_OF_PIECES: &str = "atmospheric_river.landfalls_of_pieces";
+
+/// The rule by which landfalls of pieces of rivers are counted, to be recorded beside [`TrackerOptions::rules`].
+pub fn rule_of_landfalls() -> (String, String) {
+    (LANDFALLS_OF_PIECES.into(), true.to_string())
+}
+
 /// How the events of one class are joined to tracks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -10,6 +10,7 @@ mod periods;
 mod tables;
 mod units;
 mod unknown;
+mod withheld;
 
 use ndarray::Array2;
 use rand::Rng;
@@ -23,7 +24,7 @@ use squall_climate::compare::{
 use squall_climate::report::changes::changes_page;
 use squall_climate::report::{ReportBuilder, ReportInput};
 use squall_climate::statistics::{Basin, Statistics};
-use squall_climate::track::TrackerOptions;
+use squall_climate::track::{TrackerOptions, rule_of_landfalls};
 use squall_data::random::stream;
 use squall_data::{Calendar, ClassMask, LatLonGrid, Time};
 use std::fmt::Write as _;
@@ -61,6 +62,8 @@ struct Run {
     climate: Option<&'static str>,
     /// Further settings of its masks.
     mask_settings: &'static [(&'static str, &'static str)],
+    /// Whether landfalls of rivers that split over land count.
+    landfalls_of_pieces: bool,
     seed: u64,
 }
 
@@ -83,6 +86,7 @@ impl Default for Run {
             masks: None,
             climate: None,
             mask_settings: &[],
+            landfalls_of_pieces: true,
             seed: 1,
         }
     }
@@ -180,6 +184,7 @@ fn write_together(runs: &[&Run], folder: &Path) {
     let settings = (first.mask_settings.iter())
         .map(|(name, value)| (format!("masks.{name}"), value.to_string()));
     rules.extend(settings);
+    rules.extend(first.landfalls_of_pieces.then(rule_of_landfalls));
     statistics
         .of_wind(first.wind)
         .of_rules(rules)

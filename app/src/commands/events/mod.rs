@@ -30,8 +30,8 @@ use objects::{Objects, listed_cyclones};
 use squall_climate::events::{ExtractOptions, cyclone_wind_deg};
 use squall_climate::map::LandMask;
 use squall_climate::stream::EventStream;
-use squall_climate::track::TrackerOptions;
 use squall_climate::track::formats::Format;
+use squall_climate::track::{TrackerOptions, rule_of_landfalls};
 use squall_data::{Archive, Calendar, Class, Time, Variable};
 use squall_jobs::comm::{Communicator, Solo};
 use squall_jobs::lock::FolderLock;
@@ -358,6 +358,7 @@ impl Events {
         let named = |(name, value): (&str, String)| (name.to_string(), value);
         (of_objects.into_iter().chain(of_wind).map(named))
             .chain(tracking.rules())
+            .chain([rule_of_landfalls()])
             .chain(objects.made_by())
             .collect()
     }

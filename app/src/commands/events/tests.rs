@@ -184,6 +184,7 @@ fn statistics_say_by_which_rules_they_were_made() {
         ("cyclone_wind_deg", "15"),
         ("tropical_cyclone.min_peak_wind_m_s", "17"),
         ("atmospheric_river.join_by_overlap", "true"),
+        ("atmospheric_river.landfalls_of_pieces", "true"),
     ] {
         let found = said.rules.get(name).map(String::as_str);
         assert_eq!(found, Some(value), "{name}");

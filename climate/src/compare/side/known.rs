@@ -54,6 +54,11 @@ pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
     (valued < NOTE_BELOW_SHARE * seen).then(|| 1.0 - valued / seen)
 }
 
+/// Whether a quantity needs a value of each track or event, which some may lack.
+pub(crate) fn needs_values(quantity: Quantity) -> bool {
+    total_and_valued(quantity).is_some()
+}
+
 /// Whether a quantity is a mean or percentile, which tracks without a value do not enter.
 pub(crate) fn is_of_values(quantity: Quantity) -> bool {
     matches!(quantity.about().kind, Kind::Mean | Kind::Quantile(..))

@@ -6,7 +6,7 @@ mod of_class;
 mod tables;
 
 pub(crate) use ensemble::{Ensemble, joined};
-pub(crate) use known::{is_of_values, sum_of_years, unequal_shares};
+pub(crate) use known::{is_of_values, needs_values, sum_of_years, unequal_shares};
 pub(super) use tables::shared_transport;
 
 use crate::compare::coverage::{Coverage, Selection, Years};

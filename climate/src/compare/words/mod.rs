@@ -10,7 +10,8 @@ use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::QuantityInfo;
 use crate::compare::{
-    ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate, is_of_values,
+    ChangeRow, Comparison, MapQuantity, MapSummary, Quantity, SideSummary, Unit, false_rate,
+    is_of_values, needs_values,
 };
 use squall_data::Class;
 
@@ -334,11 +335,16 @@ fn evidence(
     )
 }
 
-/// An addition for changes whose p is small but which are not significant: after correction, or because the tracks
-/// without a value are not as many on both sides; otherwise empty.
+/// An addition for changes whose p is small but which are not significant: after correction, or because the sides
+/// differ in more than climate, such as in the share of tracks without a value; otherwise empty.
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     let is_small = |p: Option<f64>| p.is_some_and(|p| p < false_rate(comparison.draws.confidence));
-    if is_small(row.adjusted_p) {
+    // Landfalls may be withheld for several reasons.
+    let is_landfall =
+        [Quantity::CycloneLandfalls, Quantity::RiverLandfalls].contains(&row.quantity);
+    if is_small(row.adjusted_p) && (is_landfall || !needs_values(row.quantity)) {
+        ", but not by climate alone, as the notes say"
+    } else if is_small(row.adjusted_p) {
         ", but more tracks of one side have no value"
     } else if is_small(row.change.p) {
         " for this row alone, more after correction for the number of rows"

@@ -65,6 +65,7 @@ pub(crate) use side::{is_of_values, needs_values, sum_of_years, unequal_shares};
 pub use statistic::Statistic;
 pub(crate) use unequal::{NO_LIFETIME, bias_of_valueless, fate_of_valueless, quantity_names};
 pub use unit::Unit;
+pub(crate) use withheld::{FOLLOWS_CELLS, follows_cells, missing_cells};
 pub use words::statement;
 pub(crate) use words::{
     SPOKEN_LEVEL, capital, each_year, in_percent, month_name, months as words_of_months,
@@ -84,7 +85,7 @@ use side::{Ensemble, shared_transport};
 use squall_data::Calendar;
 use std::path::PathBuf;
 use unequal::{lacking, note_classes, note_continued, note_pieces, note_unknown_years, withhold};
-use withheld::withhold_landfalls;
+use withheld::{withhold_landfalls, withhold_where_missing};
 
 /// One run, or the members of an ensemble, and the range of years to compare.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -340,6 +341,7 @@ impl Plan {
         let mut changes = changes(&compared, check_cancelled, &mut notes)?;
         withhold(names, sides, &mut changes, &mut notes);
         withhold_landfalls(names, sides, &mut changes, &mut notes);
+        withhold_where_missing(names, sides, &mut changes, &mut notes);
         notes.extend(mask_size::note(names, sides, &changes));
         notes.extend(moisture::note(names, sides, &changes));
         progress(3)?;

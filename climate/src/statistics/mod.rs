@@ -26,7 +26,9 @@ pub use coarse::CoarseOccurrence;
 pub(crate) use counts::days_apart;
 pub use counts::{ClassHistograms, MonthCounts, MonthOfYear, PastMonth, Statistics};
 pub use histogram::Histogram;
-pub(crate) use netcdf_file::{COVERAGE, LATITUDE, LONGITUDE, RULES, STEP, TRANSPORT, WIND};
+pub(crate) use netcdf_file::{
+    COVERAGE, LATITUDE, LONGITUDE, MISSING, RULES, STEP, TRANSPORT, WIND,
+};
 pub use occurrence::Occurrence;
 pub use river_scale::{RIVER_SCALE_MIN_IVT_KG_M_S, river_scale};
 pub use span::Span;

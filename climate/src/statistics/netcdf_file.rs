@@ -18,6 +18,8 @@ pub const STEP: &str = "usual_step_hours";
 pub const WIND: &str = "wind_of_cyclones";
 /// Attribute of the vapour transport by which rivers are ranked.
 pub const TRANSPORT: &str = "transport_of_rivers";
+/// Attribute of the share of the cells of all masks that were missing.
+pub const MISSING: &str = "missing_share";
 /// Attribute of the thresholds that selected events and tracks, as lines `name = value`.
 pub const RULES: &str = "rules_of_events";
 /// Attribute of the program's version, as mask files have it.
@@ -53,6 +55,7 @@ impl Statistics {
     /// - `wind_of_cyclones`: the wind of categories and cyclone energy
     /// - `transport_of_rivers`: the transport by which rivers are ranked
     /// - `rules_of_events`: the thresholds that selected events and tracks
+    /// - `missing_share`: the share of the cells of all masks that were missing, if there are masks
     /// - `time_coverage_start`, `time_coverage_end`: the first and last analysed time
     /// - `usual_step_hours`: the usual interval of analysed times
     /// - `squall_version`: the version of the program
@@ -134,6 +137,9 @@ impl Statistics {
             .collect();
         if !rules.is_empty() {
             file.add_attribute(RULES, rules.join("\n"))?;
+        }
+        if self.occurrence().times() > 0 {
+            file.add_attribute(MISSING, self.occurrence().missing_share())?;
         }
         let times: u64 = self.months().iter().map(|month| month.times).sum();
         file.add_attribute("analysed_times", times as f64)?;

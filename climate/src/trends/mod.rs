@@ -165,6 +165,7 @@ impl Plan {
         )?;
         adjust(&mut trends, self.confidence);
         notes::withhold(&side, &mut trends, &mut notes);
+        notes::withhold_where_missing(&side, &mut trends, &mut notes);
         let mut found = Trends {
             run: RunSummary::of(&self.input, &side),
             confidence: self.confidence,

@@ -3,8 +3,9 @@
 use super::TrendRow;
 use crate::compare::words::years_in_words;
 use crate::compare::{
-    Coverage, Group, NO_LIFETIME, Quantity, Side, SideOptions, bias_of_valueless,
-    fate_of_valueless, grouped, note_of_run, period, quantity_names, sum_of_years, unequal_shares,
+    Coverage, FOLLOWS_CELLS, Group, NO_LIFETIME, Quantity, Side, SideOptions, bias_of_valueless,
+    fate_of_valueless, follows_cells, grouped, missing_cells, note_of_run, period, quantity_names,
+    sum_of_years, unequal_shares,
 };
 use crate::error::Result;
 use crate::track::note_of_pieces;
@@ -133,4 +134,18 @@ pub(super) fn withhold(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<Strin
             quantity_names(&in_parts)
         ));
     }
+}
+
+/// Calls no trend that depends on the number of cells significant, and notes it, if the masks of the run lack some:
+/// which ones, and when, is not recorded.
+pub(super) fn withhold_where_missing(side: &Side, rows: &mut [TrendRow], notes: &mut Vec<String>) {
+    let Some(share) = missing_cells(side) else {
+        return;
+    };
+    for row in rows.iter_mut().filter(|row| follows_cells(row.quantity)) {
+        row.significant = false;
+    }
+    notes.push(format!(
+        "{share} of the cells of masks are missing, and no event is found there: no trend of {FOLLOWS_CELLS} is called significant, because it may be theirs."
+    ));
 }

@@ -2,7 +2,7 @@
 
 use super::{MIN_YEARS, NoTrend, Trend, TrendRow, Trends};
 use crate::compare::words::{months, p_text, percent, signed_value, unit_of, value, verb};
-use crate::compare::{capital, false_rate, in_percent};
+use crate::compare::{capital, false_rate, in_percent, is_of_values, needs_values};
 
 /// All sentences: those about the whole globe and year first, then significant ones about regions and seasons.
 pub(super) fn statements(trends: &Trends) -> Vec<String> {
@@ -184,7 +184,11 @@ fn evidence(row: &TrendRow, trends: &Trends) -> String {
     let alone = if row.significant {
         ""
     } else if row.adjusted_p.is_some_and(|p| p < rate) {
-        ", but the share of tracks without a value changes"
+        if is_of_values(row.quantity) && needs_values(row.quantity) {
+            ", but the share of tracks without a value changes"
+        } else {
+            ", but maybe not by climate alone, as the notes say"
+        }
     } else if p < rate {
         " for this row alone, more after correction for the number of rows"
     } else {

@@ -64,6 +64,8 @@ struct Run {
     mask_settings: &'static [(&'static str, &'static str)],
     /// Whether landfalls of rivers that split over land count.
     landfalls_of_pieces: bool,
+    /// Number of columns of its masks that are missing at all times.
+    missing_columns: usize,
     seed: u64,
 }
 
@@ -87,6 +89,7 @@ impl Default for Run {
             climate: None,
             mask_settings: &[],
             landfalls_of_pieces: true,
+            missing_columns: 0,
             seed: 1,
         }
     }
@@ -120,6 +123,11 @@ impl Run {
                     statistics
                         .add_time(mask.time, Some(&mask), 24.0, [])
                         .unwrap();
+                    if self.missing_columns > 0 {
+                        let missing =
+                            Array2::from_shape_fn(self.grid, |(_, i)| i < self.missing_columns);
+                        statistics.leave_out(mask.time, missing.view()).unwrap();
+                    }
                 }
                 let count = self.storms.saturating_sub(2)
                     + random.random_range(0..5usize.min(2 * self.storms + 1));

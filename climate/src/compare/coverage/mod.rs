@@ -40,6 +40,8 @@ pub struct Coverage {
     pub transport: Option<String>,
     /// The thresholds that selected events and tracks, by name; empty in statistics of earlier versions.
     pub rules: BTreeMap<String, String>,
+    /// The share of the cells of masks that were missing, 0 if not recorded.
+    pub missing_share: f64,
     /// The first and last analysed time, if recorded.
     ends: Option<(Time, Time)>,
     /// Each (year, month) with a row in the tables, if the coverage is derived from tables only.
@@ -162,6 +164,7 @@ impl Coverage {
             wind: stored.wind,
             transport: stored.transport,
             rules,
+            missing_share: stored.missing_share.unwrap_or(0.0),
             ends: ends[0].zip(ends[1]),
             with_rows: BTreeSet::new(),
         })
@@ -211,6 +214,7 @@ impl Coverage {
             wind: None,
             transport: None,
             rules: BTreeMap::new(),
+            missing_share: 0.0,
             ends: None,
             with_rows,
         })

@@ -1,6 +1,6 @@
 //! Reads the coverage of a run from `statistics.nc`.
 
-use crate::statistics::{COVERAGE, RULES, STEP, TRANSPORT, WIND};
+use crate::statistics::{COVERAGE, MISSING, RULES, STEP, TRANSPORT, WIND};
 use squall_data::Class;
 use std::path::Path;
 
@@ -20,6 +20,8 @@ pub(super) struct StoredCoverage {
     pub transport: Option<String>,
     /// Lines `name = value` of the rules of events and tracks; absent in files of earlier versions.
     pub rules: Option<String>,
+    /// The share of the cells of masks that were missing; absent in files of earlier versions and of boxes.
+    pub missing_share: Option<f64>,
     /// Latitudes of the grid.
     pub lat_deg: Vec<f64>,
     /// Longitudes of the grid.
@@ -49,8 +51,8 @@ impl StoredCoverage {
             Some(Ok(netcdf::AttributeValue::Str(text))) => Some(text),
             _ => None,
         };
-        let step_hours = match file.attribute(STEP).map(|a| a.value()) {
-            Some(Ok(netcdf::AttributeValue::Double(hours))) => Some(hours),
+        let number = |name: &str| match file.attribute(name).map(|a| a.value()) {
+            Some(Ok(netcdf::AttributeValue::Double(number))) => Some(number),
             _ => None,
         };
         let calendar =
@@ -66,10 +68,11 @@ impl StoredCoverage {
             calendar,
             classes,
             ends: COVERAGE.map(text),
-            step_hours,
+            step_hours: number(STEP),
             wind: text(WIND),
             transport: text(TRANSPORT),
             rules: text(RULES),
+            missing_share: number(MISSING),
             years: column("year")?,
             months: column("month_of_year")?,
             times: column("times")?,

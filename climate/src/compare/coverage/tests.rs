@@ -15,6 +15,7 @@ fn coverage(months: &[((i64, i64), f64)]) -> Coverage {
         wind: None,
         transport: None,
         rules: BTreeMap::new(),
+        missing_share: 0.0,
         ends: None,
         with_rows: BTreeSet::new(),
     }

@@ -10,8 +10,8 @@ use crate::compare::group::Group;
 use crate::compare::levels::{RETURN_YEARS, ReturnLevels, spoken_unit};
 use crate::compare::quantity::QuantityInfo;
 use crate::compare::{
-    ChangeRow, Comparison, MapQuantity, MapSummary, Quantity, SideSummary, Unit, false_rate,
-    is_of_values, needs_values,
+    ChangeRow, Comparison, MapQuantity, MapSummary, SideSummary, Unit, false_rate, is_of_values,
+    needs_values,
 };
 use squall_data::Class;
 
@@ -339,13 +339,11 @@ fn evidence(
 /// differ in more than climate, such as in the share of tracks without a value; otherwise empty.
 fn after_correction(row: &ChangeRow, comparison: &Comparison) -> &'static str {
     let is_small = |p: Option<f64>| p.is_some_and(|p| p < false_rate(comparison.draws.confidence));
-    // Landfalls may be withheld for several reasons.
-    let is_landfall =
-        [Quantity::CycloneLandfalls, Quantity::RiverLandfalls].contains(&row.quantity);
-    if is_small(row.adjusted_p) && (is_landfall || !needs_values(row.quantity)) {
-        ", but not by climate alone, as the notes say"
-    } else if is_small(row.adjusted_p) {
+    if is_small(row.adjusted_p) && is_of_values(row.quantity) && needs_values(row.quantity) {
         ", but more tracks of one side have no value"
+    } else if is_small(row.adjusted_p) {
+        // Numbers may be withheld for several reasons.
+        ", but maybe not by climate alone, as the notes say"
     } else if is_small(row.change.p) {
         " for this row alone, more after correction for the number of rows"
     } else {

@@ -1,6 +1,7 @@
 //! Sentences in full.
 
 use super::*;
+use crate::compare::Quantity;
 
 fn comparison([present, plus2k]: [usize; 2]) -> Comparison {
     Comparison::of_runs([("present", present), ("plus2k", plus2k)])

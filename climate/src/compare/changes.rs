@@ -59,6 +59,7 @@ pub(super) fn changes(
                 season: season.into(),
                 unit: about.unit.into(),
                 change,
+                years: Some([a, b].map(|side| side.known_years(quantity, group))),
                 adjusted_p: None,
                 significant: false,
             })

@@ -27,6 +27,9 @@ pub struct ChangeRow {
     /// The values of both runs and their difference.
     #[serde(flatten)]
     pub change: Change,
+    /// Number of years of each side in which it is known; absent in comparisons of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub years: Option<[usize; 2]>,
     /// p adjusted for the rows of the same family: the whole, hemispheres and basins, seasons, or seasons of
     /// hemispheres and basins.
     pub adjusted_p: Option<f64>,

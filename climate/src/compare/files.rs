@@ -8,7 +8,7 @@ use squall_data::{DataError, atomic};
 use std::path::Path;
 
 const CHANGE_COLUMNS: &str = "quantity,class,basin,season,unit,a,b,difference,low,high,\
-    relative_change,relative_low,relative_high,p,adjusted_p,significant,no_interval";
+    relative_change,relative_low,relative_high,p,adjusted_p,significant,no_interval,years_a,years_b";
 const LEVEL_COLUMNS: &str = "quantity,class,unit,return_years,a,a_low,a_high,b,b_low,b_high,\
     difference,low,high,no_interval";
 const BIN_COLUMNS: &str =
@@ -20,7 +20,7 @@ impl Comparison {
     ///
     /// - `changes.csv`: one row per quantity, class, basin and season; low and high refer to the difference,
     ///   relative_low and relative_high to the relative change (b / a - 1); unknown values are blank, and `no_interval`
-    ///   gives the reason
+    ///   gives the reason; years_a and years_b count the years in which the number is known
     /// - `return_levels.csv`: quantity, class, unit, return_years, a, a_low, a_high, b, b_low, b_high, difference, low,
     ///   high, no_interval
     /// - `distributions.csv`: one row per bin: quantity, class, unit, from, to, then tracks per year as in
@@ -67,6 +67,10 @@ impl Comparison {
             let change = &row.change;
             let [low, high] = ends(change.interval);
             let [relative_low, relative_high] = ends(change.relative_interval);
+            let [years_a, years_b] = [0, 1].map(|side| {
+                let years = row.years.map(|years| years[side].to_string());
+                years.unwrap_or_default()
+            });
             rows.push(vec![
                 row.name.clone(),
                 row.class.clone(),
@@ -85,6 +89,8 @@ impl Comparison {
                 cell(row.adjusted_p),
                 yes_or_no(row.adjusted_p, row.significant),
                 word_for(change.no_interval),
+                years_a,
+                years_b,
             ]);
         }
         rows

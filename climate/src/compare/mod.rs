@@ -63,7 +63,9 @@ pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};
 pub(crate) use side::{is_of_values, needs_values, sum_of_years, unequal_shares};
 pub use statistic::Statistic;
-pub(crate) use unequal::{NO_LIFETIME, bias_of_valueless, fate_of_valueless, quantity_names};
+pub(crate) use unequal::{
+    NO_LIFETIME, bias_of_valueless, fate_of_valueless, quantity_names, shares_in_words,
+};
 pub use unit::Unit;
 pub(crate) use withheld::{FOLLOWS_CELLS, follows_cells, missing_cells};
 pub use words::statement;

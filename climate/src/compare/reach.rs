@@ -202,6 +202,7 @@ mod tests {
             season: "all".into(),
             unit: "a year".into(),
             change,
+            years: None,
             adjusted_p: Some(0.5),
             significant: false,
         };

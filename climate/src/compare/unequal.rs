@@ -191,6 +191,18 @@ fn years_of_members(years: &[Vec<i64>], members: &[String]) -> String {
     }
 }
 
+/// The share of tracks or events without a value of all years, and an addition about the counted years where it is
+/// another.
+pub(crate) fn shares_in_words(shares: [f64; 2]) -> (String, String) {
+    let [all, counted] = shares.map(|share| format!("{:.0} %", 100.0 * share));
+    let addition = if counted == all {
+        String::new()
+    } else {
+        format!(", of those of the counted years {counted}")
+    };
+    (all, addition)
+}
+
 /// What becomes of tracks or events without a value.
 pub(crate) fn fate_of_valueless(quantity: Quantity) -> &'static str {
     if is_of_values(quantity) {
@@ -217,14 +229,16 @@ fn note_partly_known(
     notes: &mut Vec<String>,
 ) {
     let without = compared.filter_map(|quantity| {
-        let share = side.share_without(quantity)?;
-        let share = format!("{:.0} %", 100.0 * share);
-        Some((quantity as usize, (share, fate_of_valueless(quantity))))
+        let shares = side.shares_without(quantity)?;
+        Some((
+            quantity as usize,
+            (shares_in_words(shares), fate_of_valueless(quantity)),
+        ))
     });
     // Quantities with a common cause lack the same share.
-    for ((share, fate), quantities) in grouped(without, |a, b| a == b) {
+    for (((share, counted), fate), quantities) in grouped(without, |a, b| a == b) {
         notes.push(format!(
-            "Of {label} {share} of the tracks or events have no value for {}: they {fate}.",
+            "Of {label} {share} of the tracks or events have no value for {}{counted}: they {fate}.",
             quantity_names(&quantities)
         ));
     }

@@ -5,7 +5,7 @@ use crate::compare::words::years_in_words;
 use crate::compare::{
     Coverage, FOLLOWS_CELLS, Group, NO_LIFETIME, Quantity, Side, SideOptions, bias_of_valueless,
     fate_of_valueless, follows_cells, grouped, missing_cells, note_of_run, period, quantity_names,
-    sum_of_years, unequal_shares,
+    shares_in_words, sum_of_years, unequal_shares,
 };
 use crate::error::Result;
 use crate::track::note_of_pieces;
@@ -60,14 +60,13 @@ pub(super) fn add(label: &str, side: &Side, notes: &mut Vec<String>) {
     }
     notes.extend(note_of_run(label, &side.coverage.rules, &known));
     let shares = known.iter().filter_map(|quantity| {
-        let share = side.share_without(*quantity)?;
-        let share = format!("{:.0} %", 100.0 * share);
-        Some((*quantity as usize, (share, fate_of_valueless(*quantity))))
+        let shares = shares_in_words(side.shares_without(*quantity)?);
+        Some((*quantity as usize, (shares, fate_of_valueless(*quantity))))
     });
     // Quantities with a common cause lack the same share and get one note.
-    for ((share, fate), quantities) in grouped(shares, |a, b| a == b) {
+    for (((share, counted), fate), quantities) in grouped(shares, |a, b| a == b) {
         notes.push(format!(
-            "{share} of the tracks or events have no value for {}: they {fate}.",
+            "{share} of the tracks or events have no value for {}{counted}: they {fate}.",
             quantity_names(&quantities)
         ));
     }

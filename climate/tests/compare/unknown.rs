@@ -67,6 +67,17 @@ fn years_whose_storms_have_no_wind_are_unknown_and_not_calm() {
         })
     };
     assert_eq!(strongest(&found), Some([12, 6, 6]));
+    // Regression: sentences counted all years.
+    let hurricanes = row(&found, Quantity::Hurricanes, Group::ALL);
+    assert_eq!(hurricanes.years, Some([12, 6]));
+    let is_said = |said: &String| {
+        said.contains("hurricane strength") && said.ends_with("; 12 years against 6.")
+    };
+    assert!(
+        found.statements.iter().any(is_said),
+        "{:?}",
+        found.statements
+    );
     // The bins of strength use the same years.
     let bins = |found: &Comparison, of: fn(&compare::Change) -> Option<f64>| -> f64 {
         let winds = found.distributions.iter().find(|d| d.name == "max_wind");
@@ -109,6 +120,43 @@ fn years_of_which_some_storms_have_no_wind_are_counted() {
         "{:?}",
         found.notes
     );
+}
+
+/// Regression: the share of the only known year was said to be that of all, the sentence counted all years, and the
+/// reason for the missing interval was that too few years had such events.
+#[test]
+fn a_single_known_year_is_said_to_be_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    for name in ["a", "b"] {
+        Run::default().write(&path(name));
+    }
+    let is_blank = |time: &str, id: &str| {
+        id.parse::<u32>()
+            .is_ok_and(|id| time < "2012" || id % 5 == 0)
+    };
+    blank(&path("b").join("tracks.csv"), 7, |row| {
+        is_blank(row[2], row[0])
+    });
+    blank(&path("b").join("events.csv"), 6, |row| {
+        is_blank(row[1], row[5])
+    });
+    let found = compare_with(side(&path("a"), "a"), side(&path("b"), "b"), &options()).unwrap();
+    let is_said = |said: &String| {
+        said.starts_with("The mean lifetime-maximum wind of tropical cyclones: ")
+            && said
+                .ends_with("; no interval, because only 1 year of b is known; 12 years against 1.")
+    };
+    assert!(
+        found.statements.iter().any(is_said),
+        "{:?}",
+        found.statements
+    );
+    // A fifth of the tracks of one of the twelve years has no wind, and none of the others has one.
+    let is_noted = |note: &String| {
+        note.starts_with("Of b 9") && note.contains(", of those of the counted years ")
+    };
+    assert!(found.notes.iter().any(is_noted), "{:?}", found.notes);
 }
 
 /// Regression: a gap in the reporting of pressures was a significant change of their mean, because mostly weak storms

@@ -90,9 +90,22 @@ impl Ensemble {
         (!all.values.is_empty()).then_some(all)
     }
 
-    /// The share of tracks or events of the known years without a value, if not negligible.
-    pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        super::known::share_without(self.total_and_valued(quantity, Group::ALL)?)
+    /// Number of years of all runs in which an annual number or mean of a group is known.
+    pub(crate) fn known_years(&self, quantity: Quantity, group: Group) -> usize {
+        let of_run = |run: &Side| {
+            let known = run.known_years(quantity, group).into_iter();
+            known.filter(|known| *known).count()
+        };
+        self.members.iter().map(of_run).sum()
+    }
+
+    /// The shares of tracks or events without a value, of all years and of the known ones, if the latter is not
+    /// negligible.
+    pub(crate) fn shares_without(&self, quantity: Quantity) -> Option<[f64; 2]> {
+        let of_runs = (self.members.iter()).map(|run| run.total_and_valued_of_all(quantity));
+        let of_runs: Option<Vec<(f64, f64)>> = of_runs.collect();
+        let known = self.total_and_valued(quantity, Group::ALL)?;
+        super::known::shares_without(sum_of_years(&of_runs?), known)
     }
 
     /// The number of tracks or events of a group summed by an annual number or mean in the known years of all runs, and

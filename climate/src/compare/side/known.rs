@@ -49,9 +49,11 @@ pub(crate) fn sum_of_years(by_year: &[(f64, f64)]) -> (f64, f64) {
     (by_year.iter()).fold((0.0, 0.0), |sum, year| (sum.0 + year.0, sum.1 + year.1))
 }
 
-/// The share without a value, if not negligible.
-pub(super) fn share_without((seen, valued): (f64, f64)) -> Option<f64> {
-    (valued < NOTE_BELOW_SHARE * seen).then(|| 1.0 - valued / seen)
+/// The shares without a value, of all years and of the known ones, if the latter is not negligible.
+pub(super) fn shares_without(all: (f64, f64), known: (f64, f64)) -> Option<[f64; 2]> {
+    let (seen, valued) = known;
+    let shares = || [all, known].map(|(seen, valued)| 1.0 - valued.min(seen) / seen);
+    (valued < NOTE_BELOW_SHARE * seen).then(shares)
 }
 
 /// Whether a quantity needs a value of each track or event, which some may lack.
@@ -129,9 +131,18 @@ impl Side {
         quantity: Quantity,
         group: Group,
     ) -> Option<Vec<(f64, f64)>> {
+        self.total_and_valued_in(quantity, group, &self.known_years(quantity, group))
+    }
+
+    /// The same in given years.
+    fn total_and_valued_in(
+        &self,
+        quantity: Quantity,
+        group: Group,
+        wanted: &[bool],
+    ) -> Option<Vec<(f64, f64)>> {
         let (seen, valued) = total_and_valued(quantity)?;
-        let known = self.known_years(quantity, group);
-        let years = (0..self.blocks.len()).filter(|&year| known[year]);
+        let years = (0..self.blocks.len()).filter(|&year| wanted[year]);
         let count = |quantity: Quantity, year: usize| {
             self.sums[quantity as usize][year][group.index()].count
         };
@@ -148,9 +159,20 @@ impl Side {
         Some(sum_of_years(&by_year))
     }
 
-    /// The share of tracks or events of the known years without a value, if not negligible.
-    pub(crate) fn share_without(&self, quantity: Quantity) -> Option<f64> {
-        share_without(self.total_and_valued(quantity, Group::ALL)?)
+    /// The number of tracks or events of all used years, and how many of them have a value.
+    pub(super) fn total_and_valued_of_all(&self, quantity: Quantity) -> Option<(f64, f64)> {
+        let all = vec![true; self.blocks.len()];
+        let by_year = self.total_and_valued_in(quantity, Group::ALL, &all)?;
+        Some(sum_of_years(&by_year))
+    }
+
+    /// The shares of tracks or events without a value, of all years and of the known ones, if the latter is not
+    /// negligible.
+    pub(crate) fn shares_without(&self, quantity: Quantity) -> Option<[f64; 2]> {
+        shares_without(
+            self.total_and_valued_of_all(quantity)?,
+            self.total_and_valued(quantity, Group::ALL)?,
+        )
     }
 
     /// Number of known years of each block.
@@ -173,9 +195,12 @@ mod tests {
         assert!(!is_known(20.0, 9.0) && !is_known(1.0, 0.0));
         // If fields are coarser than masks, a row with rain also counts for the times between.
         assert!(is_known(20.0, 21.0));
-        assert_eq!(share_without((20.0, 15.0)), Some(0.25));
-        assert_eq!(share_without((20.0, 19.0)), None);
-        assert_eq!(share_without((0.0, 0.0)), None);
+        assert_eq!(
+            shares_without((40.0, 20.0), (20.0, 15.0)),
+            Some([0.5, 0.25])
+        );
+        assert_eq!(shares_without((40.0, 20.0), (20.0, 19.0)), None);
+        assert_eq!(shares_without((0.0, 0.0), (0.0, 0.0)), None);
     }
 
     #[test]

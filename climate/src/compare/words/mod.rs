@@ -125,7 +125,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
     let about = row.quantity.about();
     let change = &row.change;
     let subject = format!("{}{}", about.subject, row.group().words(about.class));
-    let years = years(comparison);
+    let years = years(row, comparison);
     let unit = unit_of(about.unit, &comparison.months);
     let (a, b) = match (change.a, change.b) {
         (Some(a), Some(b)) => (a, b),
@@ -154,10 +154,7 @@ pub fn statement(row: &ChangeRow, comparison: &Comparison) -> Option<String> {
         let why = match untested(comparison) {
             // It is said once for all sentences.
             Some(_) => String::new(),
-            None => format!(
-                "; no interval, because {}",
-                reason(change.no_interval, comparison)
-            ),
+            None => format!("; no interval, because {}", reason_of_row(row, comparison)),
         };
         let relative = change.relative.map_or(String::new(), |r| {
             format!(" ({})", percent(r, decimals(r).max(1), true))
@@ -251,10 +248,31 @@ pub(crate) fn reason(reason: Option<NoInterval>, comparison: &Comparison) -> Str
     }
 }
 
-/// The number of years compared, of how many members, and which of their months, in words.
-fn years(comparison: &Comparison) -> String {
+/// The reason for the missing interval of a row, in words: if it is known in too few years, events are not what is
+/// missing.
+fn reason_of_row(row: &ChangeRow, comparison: &Comparison) -> String {
+    let of_sides = row.years.map(|[a, b]| {
+        if a <= b {
+            (a, &comparison.a.label)
+        } else {
+            (b, &comparison.b.label)
+        }
+    });
+    match (row.change.no_interval, of_sides) {
+        (Some(NoInterval::TooFewEvents), Some((years, label))) if years < MIN_BLOCKS => {
+            let (s, is) = if years == 1 { ("", "is") } else { ("s", "are") };
+            format!("only {years} year{s} of {label} {is} known")
+        }
+        (reason_of_change, _) => reason(reason_of_change, comparison),
+    }
+}
+
+/// The number of years in which a row is known, of how many members, and which of their months, in words.
+fn years(row: &ChangeRow, comparison: &Comparison) -> String {
     let sides = [&comparison.a, &comparison.b];
-    let [a, b] = sides.map(|side| side.years.len());
+    let [a, b] = row
+        .years
+        .unwrap_or_else(|| sides.map(|side| side.years.len()));
     let [of_a, of_b] = sides.map(of_members);
     let s = if a == 1 { "" } else { "s" };
     let only = match comparison.months.as_slice() {

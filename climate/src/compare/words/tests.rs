@@ -28,6 +28,7 @@ fn row(quantity: Quantity, group: Group, (a, b): (f64, f64), p: f64) -> ChangeRo
         season: season.into(),
         unit: about.unit.into(),
         change,
+        years: None,
         adjusted_p: Some(p),
         significant: p < 0.05,
     }

@@ -91,6 +91,7 @@ mod tests {
             season: season.into(),
             unit: quantity.about().unit.into(),
             change,
+            years: None,
             adjusted_p: Some(0.01),
             significant: true,
         });

@@ -1,7 +1,7 @@
 //! Lists the rules or network that made masks, number by number.
 
 use serde_json::{Map, Value};
-use squall_data::{Class, LatLonGrid};
+use squall_data::{Calendar, Class, LatLonGrid};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,6 +9,10 @@ use std::path::Path;
 pub const BESIDE_BOXES: &str = "labels.json";
 /// Which classes these boxes are of, by name, with blanks between them.
 pub const CLASSES: &str = "classes";
+/// The grid of the fields they were found in, in words.
+pub const GRID: &str = "grid";
+/// The calendar of their times, by its CF name.
+pub const CALENDAR: &str = "calendar";
 /// What of it tells the rules.
 const RULES_OF_BOXES: [&str; 3] = [THRESHOLDS, THRESHOLDS_APPLIED, "warm_core"];
 
@@ -38,6 +42,20 @@ pub fn told_classes(boxes: &Path) -> Vec<Class> {
     let folder = boxes.parent().filter(|_| is_table);
     let said = folder.and_then(beside_boxes);
     said.map(|said| classes_of_boxes(&said)).unwrap_or_default()
+}
+
+/// The calendar of the times of boxes, of what is said beside them.
+pub fn calendar_of_boxes(said: &BTreeMap<String, String>) -> Option<Calendar> {
+    Calendar::from_cf(said.get(CALENDAR)?)
+}
+
+/// The grid that boxes were found on, of what is said beside them; `None` of one that rows and columns do not tell: a
+/// part of the globe, or rows that do not begin at the poles.
+pub fn grid_of_boxes(said: &BTreeMap<String, String>) -> Option<LatLonGrid> {
+    let told = said.get(GRID)?;
+    let (rows, columns) = told.split_once(" (")?.0.split_once(" x ")?;
+    let grid = LatLonGrid::global(rows.parse().ok()?, columns.parse().ok()?).ok()?;
+    (grid.describe() == *told).then_some(grid)
 }
 
 /// Mask attributes: the requested thresholds, and those applied, which include all of the former.
@@ -157,6 +175,28 @@ mod tests {
             assert_eq!(told("squall_model_hash", hash), [line]);
         }
         assert_eq!(told("thresholds", "two\nlines"), ["thresholds = two lines"]);
+    }
+
+    /// Events of `lows` had been those of the standard calendar and of half a degree.
+    #[test]
+    fn boxes_tell_their_calendar_and_a_global_grid() {
+        let own = LatLonGrid::global(48, 72).unwrap();
+        let axis = |first: f64, step: f64, count: u32| -> Vec<f64> {
+            (0..count).map(|k| first + step * f64::from(k)).collect()
+        };
+        let part = LatLonGrid::from_axes(axis(0.0, 2.0, 40), axis(120.0, 2.0, 60)).unwrap();
+        let between = LatLonGrid::from_axes(axis(-88.125, 3.75, 48), axis(2.5, 5.0, 72)).unwrap();
+        for (grid, is_known) in [(&own, true), (&part.0, false), (&between.0, false)] {
+            let said = [(GRID, grid.describe()), (CALENDAR, "noleap".into())];
+            let said = said.map(|(name, text)| (name.to_string(), text));
+            let said = BTreeMap::from(said);
+            assert_eq!(calendar_of_boxes(&said), Some(Calendar::NoLeap));
+            let found = grid_of_boxes(&said);
+            assert_eq!(found.is_some(), is_known, "{}", grid.describe());
+            assert!(found.is_none_or(|found| found.same_as(grid)));
+        }
+        let untold = BTreeMap::new();
+        assert!(calendar_of_boxes(&untold).is_none() && grid_of_boxes(&untold).is_none());
     }
 
     /// What was asked for had been told as if it had been applied.

@@ -149,6 +149,24 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     assert_eq!(rules["extratropical_wind_deg"], "7.5");
     assert!(core.contains(&rules["masks.warm_core"]), "{rules:?}");
 
+    // Without fields the calendar and the grid are those that the labels tell.
+    let bare = at("bare");
+    run(&["events", path(&labels), "--out", path(&bare), "-q"]);
+    let without = Coverage::read(&bare, None).expect("statistics");
+    assert_eq!(without.calendar, coverage.calendar);
+    assert_eq!(without.rules["extratropical_wind_deg"], "7.5");
+    let other = at("other");
+    let call = ["events", path(&labels), "--calendar", "360_day", "--out"];
+    refuses(
+        &[&call[..], &[path(&other)]].concat(),
+        3,
+        &["tells its own"],
+    );
+    let told = json(&["inspect", path(&labels), "--json"]);
+    let told = told.as_array().expect("a list").iter();
+    let calendars: Vec<&str> = told.filter_map(|of| of["calendar"].as_str()).collect();
+    assert_eq!(calendars, ["noleap"], "that of objects.csv");
+
     let (page, shown) = (at("page.html"), [path(&labels), path(&events)].join(":"));
     let report = ["report", &shown, "--fields", path(&pressure), "--out"];
     run(&[&report[..], &[path(&page), "-q"]].concat());

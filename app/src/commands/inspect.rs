@@ -4,7 +4,7 @@ use crate::commands::events::refusals::unknown_layout;
 use crate::commands::label::{caution_of_grid, caution_of_steps, lacks};
 use crate::commands::score::kind::{Kind, Offer, has_masks, offers, table, tables_in};
 use crate::failure::Advice;
-use crate::{output, own_folder};
+use crate::{made_by, output, own_folder};
 use clap::Args;
 use squall_climate::detect::Method;
 use squall_climate::table::calendar_beside;
@@ -212,9 +212,13 @@ fn of_table(input: &str, table: &Offer, found: Option<Inspection>) -> Inspection
 fn options(path: &Path, format: Option<TrackFormat>) -> ReadOptions {
     let ours = [TrackFormat::SquallEvents, TrackFormat::SquallExport];
     let is_ours = format.is_some_and(|format| ours.contains(&format));
+    let beside = |folder: &Path| {
+        let of_boxes = || made_by::calendar_of_boxes(&made_by::beside_boxes(folder)?);
+        calendar_beside(folder).or_else(of_boxes)
+    };
     let folder = path.parent().filter(|_| is_ours);
     ReadOptions {
-        calendar: folder.and_then(calendar_beside).unwrap_or_default(),
+        calendar: folder.and_then(beside).unwrap_or_default(),
         ..ReadOptions::default()
     }
 }

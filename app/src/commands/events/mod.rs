@@ -90,8 +90,8 @@ pub struct Events {
     /// Boxes: minimum confidence of an event; boxes without a confidence count as certain [default: 0.5].
     #[arg(long, value_name = "SHARE")]
     pub min_confidence: Option<f32>,
-    /// Boxes and tracks: calendar of dates, which most tables do not name [default: that of the fields, else standard].
-    /// Files that name another one are refused.
+    /// Boxes and tracks: calendar of dates, which most tables do not name [default: that in labels.json beside boxes,
+    /// else that of the fields, else standard]. Files that name another one are refused.
     #[arg(long, value_name = "NAME", value_parser = calendar)]
     pub calendar: Option<Calendar>,
     /// Tracks: columns of StitchNodes text, as in its --in_fmt; for TRACK text, the names of its added fields in order,

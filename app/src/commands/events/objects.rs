@@ -49,8 +49,8 @@ pub enum Objects {
 }
 
 impl Objects {
-    /// Opens the inputs named by the arguments; boxes are put on the grid and calendar of the fields. The rank that
-    /// `says` logs the decisions.
+    /// Opens the inputs named by the arguments; boxes are put on the grid and calendar of the fields, or those that are
+    /// told beside them. The rank that `says` logs the decisions.
     pub fn open(arguments: &Events, fields: Option<&Archive>, says: bool) -> anyhow::Result<Self> {
         check_confidence(arguments.confidence())?;
         let input = &arguments.masks;
@@ -70,11 +70,23 @@ impl Objects {
             return Ok(Self::Masks(masks));
         };
         arguments.refuse_misfits("boxes")?;
+        let is_table = path.file_name().is_some_and(|name| name == "boxes.csv");
+        let folder = path.parent().filter(|_| is_table);
+        let said = folder.and_then(made_by::beside_boxes);
+        let told = said.as_ref().and_then(made_by::calendar_of_boxes);
+        if let Some(told) = told {
+            refusals::refuse_calendar(arguments.calendar, told, input)?;
+        }
+        let calendar = (arguments.calendar)
+            .or(told)
+            .or(fields.map(Archive::calendar));
         let grid = match fields {
             Some(archive) => archive.grid().clone(),
-            None => Arc::new(box_grid()?),
+            None => {
+                let told = said.as_ref().and_then(made_by::grid_of_boxes);
+                Arc::new(told.map_or_else(box_grid, Ok)?)
+            }
         };
-        let calendar = arguments.calendar.or(fields.map(Archive::calendar));
         let pixels = boxes::pixel_grid(&path, fields.map(|archive| &**archive.grid()))?;
         let series = BoxSeries::open(&path, &pixels, calendar.unwrap_or(Calendar::Standard))?;
         if series.times().is_empty() {
@@ -85,13 +97,11 @@ impl Objects {
         }
         let notes = series.notes().iter().filter(|_| says);
         notes.for_each(|note| tracing::warn!("{note}"));
-        let is_table = path.file_name().is_some_and(|name| name == "boxes.csv");
-        let folder = path.parent().filter(|_| is_table);
         Ok(Self::Boxes {
             series,
             grid,
             min_confidence: arguments.confidence(),
-            said: folder.and_then(made_by::beside_boxes),
+            said,
         })
     }
 

@@ -9,7 +9,7 @@ use super::warm_core::WARM_CORE;
 use crate::code;
 use crate::failure::Advice;
 use crate::input::{ORIGIN, name_of};
-use crate::made_by::{self, BESIDE_BOXES, CLASSES};
+use crate::made_by::{self, BESIDE_BOXES, CALENDAR, CLASSES, GRID};
 use squall_climate::ClimateError;
 use squall_climate::detect::Method;
 use squall_climate::label::LabelledSnapshot;
@@ -26,10 +26,6 @@ const RUN: &str = ".labels.run";
 /// Attribute of mask files with the numbers of the rules.
 pub const THRESHOLDS: &str = "thresholds";
 const HISTORY: &str = "history";
-
-/// What is said beside boxes of their grid and calendar, which masks have.
-const GRID: &str = "grid";
-const CALENDAR: &str = "calendar";
 
 /// Before the method's name in a file's history.
 const CALL: &str = "label --method ";

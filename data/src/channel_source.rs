@@ -59,6 +59,10 @@ impl fmt::Display for ChannelSource {
             (How::Computed, None) => write!(f, "computed"),
             (How::Computed, Some(name)) => write!(f, "computed from `{name}`"),
             (How::Read, name) => write!(f, "`{}`", name.unwrap_or_default()),
+            // Without brackets in brackets.
+            (How::StandIn(difference), name) if difference.contains('(') => {
+                write!(f, "`{}`, {difference}", name.unwrap_or_default())
+            }
             (How::StandIn(difference), name) => {
                 write!(f, "`{}` ({difference})", name.unwrap_or_default())
             }
@@ -133,6 +137,8 @@ mod tests {
         .into();
         let words = "computed and computed from `hus` and `prw`";
         assert_eq!(in_words(&all), words);
+        let sum = source("tp", How::StandIn("a sum (right if hourly)".into()));
+        assert_eq!(sum.to_string(), "`tp`, a sum (right if hourly)");
         let sources: ChannelSources = [(Variable::Tmq, all)].into();
         let json = serde_json::to_string(&sources).unwrap();
         assert!(

@@ -184,8 +184,10 @@ impl Inference<'_> {
         let readable = self.input.readable(&channels, self.options);
         let mut notes = self.ensemble.check(self.input.grid(), &readable)?;
         self.check_times()?;
-        notes.extend(self.other_sources(&channels));
-        notes.extend(self.input.problems().iter().cloned());
+        let apart = self.other_sources(&channels);
+        let others = not_told(self.input.problems(), &apart);
+        notes.extend(apart);
+        notes.extend(others);
         let demand = Demand::of(self)?;
         let (rows, columns) = self.input.grid().shape();
         let wanted = match self.ensemble.clips() {
@@ -268,5 +270,35 @@ impl Inference<'_> {
         // Every rank has a GPU of its own.
         let of_gpu = squall_model::Backend::best().available_memory();
         Ok(of_gpu.or_else(|| crate::memory::available_memory(ranks)))
+    }
+}
+
+/// The notes on the input without those on stand-ins of channels that are told as `apart` from training.
+fn not_told(problems: &[String], apart: &[String]) -> Vec<String> {
+    let is_told = |problem: &&String| {
+        let stand_in = problem.split_once(" is read from ");
+        stand_in.is_some_and(|(channel, _)| {
+            let begins = format!("{channel} was ");
+            apart.iter().any(|note| note.starts_with(&begins))
+        })
+    };
+    let others = problems.iter().filter(|problem| !is_told(problem));
+    others.cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of files of ERA5 a model of CAM's had two warnings for each of five channels.
+    #[test]
+    fn a_stand_in_that_training_did_not_have_is_told_once() {
+        let wind = "UBOT is read from `u10`: 10 m wind (1 of 2 files)";
+        let rain = "PRECT is read from `tp`: a sum over the hour before";
+        let order = "times were in another order";
+        let problems = [wind, rain, order].map(String::from);
+        let apart = ["UBOT was `UBOT` in training; here it is `u10` (10 m wind)".to_string()];
+        assert_eq!(not_told(&problems, &apart), [rain, order]);
+        assert_eq!(not_told(&problems, &[]), problems);
     }
 }

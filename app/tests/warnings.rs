@@ -527,6 +527,23 @@ fn percentiles_of_a_part_of_the_globe_are_told() {
     }
 }
 
+/// `label` said so, and the page, which is what others see, had a first number of 0 cyclones without a word.
+#[test]
+fn a_page_says_that_the_grid_is_too_coarse_for_the_rules_of_deepcam() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let at = |name: &str| folder.path().join(name);
+    let fields = simulate(folder.path(), 1, 3);
+    let caution = "its rules miss half of the cyclones or more";
+    for (method, is_said) in [("deepcam", true), ("tempest", false)] {
+        let (labels, page) = (at(method), at("page.html"));
+        let call = ["label", path(&fields), "--method", method, "--out"];
+        run(&[&call[..], &[path(&labels), "-q"]].concat());
+        run(&["report", path(&labels), "--out", path(&page), "-q"]);
+        let html = std::fs::read_to_string(&page).expect("a page");
+        assert_eq!(html.contains(caution), is_said, "{method}");
+    }
+}
+
 /// Leaves the fields as they are, on a grid that ends far from the poles.
 fn halve_latitudes(fields: &Path) {
     let entries = std::fs::read_dir(fields).expect("readable");

@@ -136,6 +136,14 @@ impl Masks {
         self.archive.classes().contains(&Class::TropicalCyclone)
     }
 
+    /// Whether the rules of `deepcam` made them, as far as their first file says.
+    pub(super) fn is_of_deepcam(&self) -> bool {
+        let first = self.archive.paths().next();
+        let about = first.and_then(|path| About::read(path).ok());
+        let title = about.and_then(|mut about| about.attributes.remove("title"));
+        title.is_some_and(|title| title == Method::Deepcam.title())
+    }
+
     /// Whether the ensemble of `bard` made them.
     pub(super) fn is_of_bard(&self) -> bool {
         let mut attributes = self.archive.made_by().iter();

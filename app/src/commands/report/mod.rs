@@ -11,7 +11,7 @@ mod rules;
 mod scores;
 
 use crate::arguments::{MIN_CONFIDENCE, check_confidence, number};
-use crate::commands::label::caution_of_steps;
+use crate::commands::label::{caution_of_grid, caution_of_steps};
 use crate::failure::Advice;
 use crate::plan::{bytes, counted};
 use crate::progress::Progress;
@@ -183,6 +183,10 @@ impl Report {
         }
         if masks.iter().any(Masks::tells_cyclones) {
             let caution = caution_of_steps(&inputs.times);
+            page.warnings.extend(caution.map(|caution| caution + "."));
+        }
+        if masks.iter().any(Masks::is_of_deepcam) {
+            let caution = caution_of_grid(&inputs.grid);
             page.warnings.extend(caution.map(|caution| caution + "."));
         }
         if masks.iter().any(Masks::is_of_bard) {

@@ -143,6 +143,7 @@ fn pressure_alone_gives_the_boxes_of_deepcam_then_events_tracks_and_a_page() {
     assert!(!rows(&events.join("tracks.csv")).is_empty());
     let coverage = Coverage::read(&events, None).expect("statistics");
     assert_eq!(coverage.classes, [Class::ExtratropicalCyclone]);
+    assert_eq!(coverage.transport, None, "there are no rivers");
     let rules = coverage.rules;
     assert_eq!(rules["masks.contour_rise_pa"], "200.0");
     // Six degrees are less than 1.5 cells of five.

@@ -68,7 +68,9 @@ impl Fields {
                 );
             }
             if objects.classes().contains(&Class::AtmosphericRiver) {
-                say_ranks(&archive, ranked_by(transport, &variables));
+                // Where in its box a river lies is unknown.
+                let are_ranked = matches!(objects, Objects::Masks(_));
+                say_ranks(&archive, ranked_by(transport, &variables), are_ranked);
             }
             for absence in absences(&variables, transport != TransportSource::Proxy) {
                 tracing::warn!("{absence}");
@@ -178,10 +180,12 @@ fn ranked_by(transport: TransportSource, variables: &[Variable]) -> Option<Trans
     is_known.then_some(transport)
 }
 
-/// Logs the quantity that rivers are ranked by, and warns of its limitations.
-fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>) {
+/// Logs the quantity that rivers are ranked by if they `are_ranked`, and warns of its limitations.
+fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>, are_ranked: bool) {
     if let Some(known @ (TransportSource::File | TransportSource::Levels)) = ranked_by {
-        tracing::info!("rivers are ranked by {}", known.describe());
+        if are_ranked {
+            tracing::info!("rivers are ranked by {}", known.describe());
+        }
         if known == TransportSource::Levels && !archive.available().contains(&Variable::Ps) {
             tracing::warn!(
                 "no PS in the fields: vapour transport is summed over all levels that have values, also below the ground"
@@ -201,7 +205,7 @@ fn say_ranks(archive: &Archive, ranked_by: Option<TransportSource>) {
             "{some} of {count} times have vapour transport, or humidity and wind on levels, the others have not: max_ivt_kg_m_s stays blank"
         ),
     }
-    if ranked_by.is_some() {
+    if ranked_by.is_some() && are_ranked {
         tracing::info!(
             "rivers are ranked by a proxy, {}: one place in four gets another rank than by the integral (docs/events.md, \"Scale of rivers\")",
             TransportSource::Proxy.describe()

@@ -12,7 +12,7 @@ use squall_climate::detect::TransportSource;
 use squall_climate::map::LandMask;
 use squall_climate::stream::{EventStream, RunFolder};
 use squall_climate::track::formats::{Format, Setting, export, write_object_ids};
-use squall_data::{DataError, wire};
+use squall_data::{Class, DataError, wire};
 use squall_jobs::comm::Communicator;
 use std::path::PathBuf;
 
@@ -149,6 +149,8 @@ impl<'a> Following<'a> {
         if let Some(sentence) = summary::with_missing(missing) {
             tracing::warn!("{sentence}");
         }
+        let has_rivers = objects.classes().contains(&Class::AtmosphericRiver);
+        let ranked_by = ranked_by.filter(|_| has_rivers);
         let transport = ranked_by.map(|by| format!("{}: {}", by.name(), by.describe()));
         let statistics = (finished.statistics.of_wind(wind))
             .of_transport(transport)
@@ -176,7 +178,10 @@ impl<'a> Following<'a> {
             unread_times,
             times_without_mask,
             missing_share: missing,
-            transport: ranked_by.map(TransportSource::name),
+            // Those of boxes have no ranks.
+            transport: ranked_by
+                .filter(|_| matches!(objects, Objects::Masks(_)))
+                .map(TransportSource::name),
             looked_for: match objects {
                 Objects::Boxes { said: None, .. } => Vec::new(),
                 _ => objects.classes(),

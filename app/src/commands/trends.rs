@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::{interrupt, output, ranks};
 use clap::Args;
 use squall_climate::ClimateError;
+use squall_climate::compare::NO_WHOLE_MONTH;
 use squall_climate::report::trends::trends_page;
 use squall_climate::trends::{self, MIN_YEARS, TrendInput, TrendOptions};
 use squall_data::archive::folders_of;
@@ -180,12 +181,16 @@ impl Trends {
 /// Adds a hint to the error if a run has too few months or years.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
-        ClimateError::Period { .. } => Advice::input(
-            error.to_string(),
-            format!(
-                "trends need whole months of at least {MIN_YEARS} years: `squall events` over the whole run, or --months for a season"
-            ),
-        ),
+        ClimateError::Period { ref reason, .. } => {
+            let months = match reason.starts_with(NO_WHOLE_MONTH) {
+                true => "",
+                false => ", or --months for a season",
+            };
+            let hint = format!(
+                "trends need whole months of at least {MIN_YEARS} years: `squall events` over the whole run{months}"
+            );
+            Advice::input(error.to_string(), hint)
+        }
         error => error.into(),
     }
 }

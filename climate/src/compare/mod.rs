@@ -58,6 +58,7 @@ pub(crate) use mask_size::note_of_run;
 pub(crate) use names::{grouped, listed};
 pub(crate) use normal::normal_quantile;
 pub use normal::{normal_cdf, student_limit};
+pub use period::NO_WHOLE_MONTH;
 pub use quantity::{Extreme, Kind, Quantity, QuantityInfo};
 pub use return_level::{Gev, MIN_MAXIMA};
 pub use side::{Side, SideOptions};

@@ -6,6 +6,8 @@ use super::{Coverage, Selection, SideOptions, Years};
 use crate::error::{ClimateError, Result};
 use std::collections::BTreeSet;
 
+/// How the reason begins why a run is not used that has no whole month, so that no choice of months helps.
+pub const NO_WHOLE_MONTH: &str = "no month of the year is whole";
 /// Maximum number of omitted years listed individually.
 const MAX_LISTED: usize = 5;
 
@@ -20,7 +22,14 @@ pub(crate) fn months_of(run: &Coverage, wanted: &[i64]) -> Result<Vec<i64>> {
         .filter(|month| !found.contains(month))
         .collect();
     let reason = if found.is_empty() {
-        "no month of the year is whole".to_string()
+        match run.fullest_month() {
+            Some(((year, month), share)) => format!(
+                "{NO_WHOLE_MONTH}; {} {year} has {:.0} % of its times",
+                month_name(month),
+                100.0 * share
+            ),
+            None => NO_WHOLE_MONTH.into(),
+        }
     } else if !lacking.is_empty() {
         format!("it has {}, not {}", in_words(&found), in_words(&lacking))
     } else if wanted.is_empty() {

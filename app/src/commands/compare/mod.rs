@@ -11,7 +11,8 @@ use crate::{interrupt, output, ranks};
 use clap::{Args, ValueEnum};
 use squall_climate::ClimateError;
 use squall_climate::compare::{
-    self, CompareOptions, Comparison, DrawOptions, IntervalMethod, MIN_BLOCKS, SideInput, Unit,
+    self, CompareOptions, Comparison, DrawOptions, IntervalMethod, MIN_BLOCKS, NO_WHOLE_MONTH,
+    SideInput, Unit,
 };
 use squall_climate::report::changes::changes_page;
 use squall_data::archive::folders_of;
@@ -307,10 +308,16 @@ fn seconds(read: u64, draws: usize, blocks: usize) -> f64 {
 /// Adds a hint to the error if a side has too few months or years.
 fn with_advice(error: ClimateError) -> anyhow::Error {
     match error {
-        ClimateError::Period { .. } => Advice::input(
-            error.to_string(),
-            "a comparison needs whole months of several years: `squall events` over the whole run, or --months for a season",
-        ),
+        ClimateError::Period { ref reason, .. } => {
+            let months = match reason.starts_with(NO_WHOLE_MONTH) {
+                true => "",
+                false => ", or --months for a season",
+            };
+            let hint = format!(
+                "a comparison needs whole months of several years: `squall events` over the whole run{months}"
+            );
+            Advice::input(error.to_string(), hint)
+        }
         error => error.into(),
     }
 }

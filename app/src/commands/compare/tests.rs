@@ -1,5 +1,6 @@
 use super::*;
 use crate::arguments::parsed;
+use crate::failure::classify;
 
 /// What sides are called, or why they are not.
 fn labels(more: &[&str]) -> Result<[String; 2], String> {
@@ -182,4 +183,20 @@ fn every_option_reaches_the_comparison_and_the_command_on_the_page() {
     }
     let usual: Compare = parsed(["a", "b", "--out", "c"]).unwrap();
     assert_eq!(usual.options(), CompareOptions::default());
+}
+
+/// Of 20 days the hint was --months, which led to the same error and the same hint.
+#[test]
+fn other_months_are_no_advice_where_none_is_whole() {
+    let advises = |reason: String| {
+        let path = PathBuf::from("events");
+        let error = with_advice(ClimateError::Period { path, reason });
+        let (_, hint) = classify(&error);
+        hint.expect("a hint").contains("--months")
+    };
+    assert!(advises(
+        "no year is whole; 2001: month 4 has 65 % of its times".into()
+    ));
+    let none = format!("{NO_WHOLE_MONTH}; January 2000 has 65 % of its times");
+    assert!(!advises(none));
 }

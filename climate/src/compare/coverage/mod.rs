@@ -291,6 +291,13 @@ impl Coverage {
         times >= WHOLE_MONTH * all || times > 0.0 && times + 1.0 > all
     }
 
+    /// The (year, month) with the highest share of its times, and that share; `None` if no share is known.
+    pub(crate) fn fullest_month(&self) -> Option<((i64, i64), f64)> {
+        let shares = self.months.keys().map(|&at| (at, self.share(at.0, at.1)));
+        let known = shares.filter(|(_, share)| *share > 0.0);
+        known.max_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+
     fn share(&self, year: i64, month: i64) -> f64 {
         self.times_of(year, month) / self.all_times(year, month)
     }

@@ -114,10 +114,16 @@ impl LatLonGrid {
         self.periodic
     }
 
-    /// Whether the grid spans all longitudes, and latitudes to within a degree of both poles.
+    /// Whether the grid spans all longitudes, and latitudes to within a degree of both poles or to a row and a half from
+    /// them: those of coarse Gaussian grids, or without the poles themselves.
     pub fn is_global(&self) -> bool {
-        let bounds = &self.lat_bounds_deg;
-        self.periodic && bounds[0] < -89.0 && bounds[bounds.len() - 1] > 89.0
+        let (bounds, lat) = (&self.lat_bounds_deg, &self.lat_deg);
+        // Axes in files are rounded.
+        let near_deg = 1.5 * self.lat_spacing_deg() + 1e-3;
+        let reaches = |edge: f64, row: f64| edge > 89.0 || row + near_deg > 90.0;
+        self.periodic
+            && reaches(-bounds[0], -lat[0])
+            && reaches(bounds[bounds.len() - 1], lat[lat.len() - 1])
     }
 
     /// Mean distance between rows, degrees.
@@ -349,6 +355,23 @@ mod tests {
         assert!(found.contains(" at "), "{found}");
         let [expected, found] = grid.describe_beside(&grid);
         assert_eq!([&expected, &found], [&grid.describe(); 2]);
+    }
+
+    /// Rows from 88 degrees south to 88 north, and those of T21, had been a part of the globe.
+    #[test]
+    fn a_grid_without_rows_at_the_poles_is_global_and_one_of_some_latitudes_is_not() {
+        let is_global = |first: f64, rows: usize, columns: usize| {
+            let step = -2.0 * first / (rows - 1) as f64;
+            let lat = (0..rows).map(|j| first + step * j as f64).collect();
+            let lon = (0..columns).map(|i| 2.0 * i as f64).collect();
+            let grid = LatLonGrid::from_axes(lat, lon).unwrap().0;
+            assert_eq!(grid.describe().ends_with("global"), grid.is_global());
+            grid.is_global()
+        };
+        assert!(is_global(-90.0, 91, 180) && is_global(-89.0, 90, 180));
+        assert!(is_global(-88.0, 89, 180) && is_global(-85.7606, 32, 180));
+        assert!(!is_global(-85.0, 86, 180) && !is_global(-30.0, 31, 180));
+        assert!(!is_global(-90.0, 91, 120), "a part of all longitudes");
     }
 
     /// Steps of 650 rows, added up in f32, end at 90.0006 degrees: such grids had been refused.

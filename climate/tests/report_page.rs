@@ -613,6 +613,24 @@ fn the_head_says_what_made_each_source() {
     assert!(head.contains("<li>Heuristic: the DeepCAM rules, in labels</li>"));
 }
 
+/// Regression: masks of a network without tables, as of a test split, were scored against those of rules without it.
+#[test]
+fn that_there_is_no_truth_is_said_also_of_masks_without_tables() {
+    let is_said = |masks: &[SourceKind]| {
+        let grid = Arc::new(LatLonGrid::global(24, 48).unwrap());
+        let mut input = ReportInput::new("Masks", grid);
+        let rules = Source::new(SourceKind::Heuristic, Vec::new(), Vec::new());
+        input.sources.push(rules);
+        let labels = masks.iter().map(|kind| (*kind, kind.name().to_string()));
+        input.labels.extend(labels);
+        let html = ReportBuilder::new(input).unwrap().html().unwrap();
+        html.contains("There is no truth to compare with")
+    };
+    assert!(!is_said(&[]));
+    assert!(is_said(&[SourceKind::Network]));
+    assert!(!is_said(&[SourceKind::Network, SourceKind::Truth]));
+}
+
 #[test]
 fn one_time_of_one_source_has_objects_but_no_tracks() {
     let html = report(1, &[SourceKind::Heuristic], ReportOptions::default())

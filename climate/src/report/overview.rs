@@ -408,7 +408,11 @@ fn warnings(page: &Page<'_>) -> Vec<String> {
     }
     out.extend(counting);
     out.extend(fragment_caveat(page));
-    let has = |kind| sources.iter().any(|s| s.kind == kind);
+    // Masks without tables are scored and compared, too.
+    let has = |kind| {
+        let of_masks = page.input.labels.iter().any(|(of, _)| *of == kind);
+        of_masks || sources.iter().any(|s| s.kind == kind)
+    };
     if has(SourceKind::Heuristic) && has(SourceKind::Network) && !has(SourceKind::Truth) {
         out.push("There is no truth to compare with. Agreement says how alike heuristic and network are, not which of them is right; a network trained on the heuristic's labels also learns its errors.".into());
     }

@@ -169,6 +169,10 @@ impl Statistics {
             if has_classes || [WATER_UNIT, ENERGY_UNIT].contains(&table.unit) {
                 variable.set_fill_value(f64::NAN)?;
             }
+            let mut known = known.clone();
+            if table.name == "landfalls" {
+                known.retain(|class| self.knows_landfalls(*class));
+            }
             let months = self.months().iter();
             let values: Vec<f64> = months
                 .flat_map(|month| nan_unless_known(table, (table.values)(month), &known))

@@ -64,7 +64,7 @@ impl Statistics {
                     basin.code().into(),
                     m.times.to_string(),
                 ];
-                row.extend(self.blank_unless_searched(class, counts(m, class, basin)));
+                row.extend(self.blank_unless_searched(class, self.counts(m, class, basin)));
                 rows.push(row);
             }
         }
@@ -81,7 +81,7 @@ impl Statistics {
                     basin.code().into(),
                     y.times.to_string(),
                 ];
-                row.extend(self.blank_unless_searched(class, counts(&y, class, basin)));
+                row.extend(self.blank_unless_searched(class, self.counts(&y, class, basin)));
                 rows.push(row);
             }
         }
@@ -188,27 +188,27 @@ impl Statistics {
             cells.map(|_| String::new())
         }
     }
-}
 
-/// Tracks, objects, energy, landfalls, water and its share; of classes of boxes the first two.
-fn counts(counts: &MonthCounts, class: Class, basin: Basin) -> [String; 6] {
-    let basin = basin as usize;
-    let [tracks, objects] = (counts.tracks_and_objects(class)).map(|of| of[basin].to_string());
-    let Some(index) = Class::EVENTS.iter().position(|own| *own == class) else {
-        let [energy, landfalls, water, share] = [const { String::new() }; 4];
-        return [tracks, objects, energy, landfalls, water, share];
-    };
-    let water_km3 = counts.precipitation_km3[index][basin];
-    let all_km3 = counts.all_precipitation_km3;
-    let known = |text: String| if all_km3 > 0.0 { text } else { String::new() };
-    [
-        tracks,
-        objects,
-        energy(class, counts.known_energy()[basin]),
-        counts.landfalls[index][basin].to_string(),
-        known(format!("{water_km3:.3}")),
-        known(format!("{:.6}", water_km3 / all_km3)),
-    ]
+    /// Tracks, objects, energy, landfalls, water and its share; of classes of boxes the first two.
+    fn counts(&self, counts: &MonthCounts, class: Class, basin: Basin) -> [String; 6] {
+        let basin = basin as usize;
+        let [tracks, objects] = (counts.tracks_and_objects(class)).map(|of| of[basin].to_string());
+        let Some(index) = Class::EVENTS.iter().position(|own| *own == class) else {
+            let [energy, landfalls, water, share] = [const { String::new() }; 4];
+            return [tracks, objects, energy, landfalls, water, share];
+        };
+        let water_km3 = counts.precipitation_km3[index][basin];
+        let all_km3 = counts.all_precipitation_km3;
+        let known = |text: String| if all_km3 > 0.0 { text } else { String::new() };
+        [
+            tracks,
+            objects,
+            energy(class, counts.known_energy()[basin]),
+            number(counts.landfalls[index][basin], self.knows_landfalls(class)),
+            known(format!("{water_km3:.3}")),
+            known(format!("{:.6}", water_km3 / all_km3)),
+        ]
+    }
 }
 
 /// A count of tracks, blank if there are tracks but no known value.

@@ -38,7 +38,7 @@ use squall_jobs::lock::FolderLock;
 use std::path::PathBuf;
 
 /// Raised whenever the same masks and fields give other events: a run is not continued by another method.
-const METHOD: u32 = 12;
+const METHOD: u32 = 13;
 
 /// Most times in memory at once; their events are found in parallel.
 const MOST_TIMES: usize = 8;

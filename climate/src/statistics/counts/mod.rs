@@ -93,6 +93,9 @@ pub struct Statistics {
     histograms: [ClassHistograms; 2],
     /// Cyclone tracks by category of their highest wind, for each basin of genesis.
     categories: [[u64; Category::ALL.len()]; BASINS],
+    /// Tracks of each class, and how many of them tell of landfalls: rivers of boxes do not.
+    #[serde(default)]
+    tracks_and_with_land: [[u64; 2]; 2],
     /// The classes that were searched for.
     #[serde(default = "all_classes")]
     classes: Vec<Class>,
@@ -126,6 +129,7 @@ impl Statistics {
             months: Vec::new(),
             histograms: Class::EVENTS.map(ClassHistograms::new),
             categories: Default::default(),
+            tracks_and_with_land: Default::default(),
             classes: all_classes(),
             wind: None,
             transport: None,
@@ -265,6 +269,11 @@ impl Statistics {
             return;
         };
         self.month(track.start).tracks[class][basin] += 1;
+        let details = &track.details;
+        let tells_land = details.landfalls.is_some() || details.landfall.is_some();
+        let [tracks, with_land] = &mut self.tracks_and_with_land[class];
+        *tracks += 1;
+        *with_land += u64::from(tells_land);
         if let Some(landfall) = &track.details.landfall {
             let basin = Basin::of(landfall.lat_deg, landfall.lon_deg) as usize;
             self.month(landfall.time).landfalls[class][basin] += 1;
@@ -313,6 +322,14 @@ impl Statistics {
         if let Some(coarse) = &part.coarse {
             self.coarse.put_back(coarse);
         }
+    }
+
+    /// Whether the landfalls of a class are known: a track of it tells, or there is none.
+    pub(in crate::statistics) fn knows_landfalls(&self, class: Class) -> bool {
+        class_index(class).is_some_and(|class| {
+            let [tracks, with_land] = self.tracks_and_with_land[class];
+            tracks == 0 || with_land > 0
+        })
     }
 
     /// Frequency maps.

@@ -256,7 +256,9 @@ fn each_count_has_its_column_and_variable() {
     run.add_time(at(8, 2, 6), None, 6.0, []).unwrap();
     run.add_precipitation(at(8, 2, 0), 24.0);
     for day in 1..=5 {
-        run.add_track(&cyclone(at(8, day, 0), Origin::Genesis));
+        let mut track = cyclone(at(8, day, 0), Origin::Genesis);
+        track.details.landfalls = Some(0);
+        run.add_track(&track);
     }
     for day in 6..=9 {
         let mut track = landing(at(8, day, 0), at(8, day, 6));
@@ -324,6 +326,40 @@ fn each_count_has_its_column_and_variable() {
         let all = if name == "tracks" { 9.0 } else { expected };
         assert!((sum - all).abs() < 1e-9, "{name}: {found:?}");
     }
+}
+
+/// Rivers of boxes do not tell where they lie: their tracks had blank cells, and the counts of months 0.
+#[test]
+fn landfalls_are_unknown_where_no_track_tells() {
+    let landfalls = |told: &[Option<u32>]| {
+        let mut run = statistics();
+        run.add_time(at(8, 2, 0), None, 6.0, []).unwrap();
+        for landfalls in told {
+            let mut track = cyclone(at(8, 2, 0), Origin::Genesis);
+            track.details.landfalls = *landfalls;
+            run.add_track(&track);
+        }
+        let folder = tempfile::tempdir().unwrap();
+        run.write_csv(folder.path()).unwrap();
+        let table = std::fs::read_to_string(folder.path().join("monthly.csv")).unwrap();
+        let mut rows = table.lines();
+        let row = rows.find(|row| row.starts_with("2001,8,tropical_cyclone,WP,"));
+        let cell = row.unwrap().split(',').nth(8).unwrap().to_string();
+        let path = folder.path().join("statistics.nc");
+        let grid = LatLonGrid::global(8, 12).unwrap();
+        run.write_netcdf(&path, &grid, Calendar::NoLeap).unwrap();
+        let file = netcdf::open(&path).unwrap();
+        let variable = file.variable("landfalls").unwrap();
+        let values: Vec<f64> = variable.get_values(..).unwrap();
+        let is_known = values[Basin::WestPacific as usize] == 0.0;
+        assert_eq!(is_known, !cell.is_empty(), "{cell}");
+        // Of rivers there are no tracks, and so no landfalls.
+        assert_eq!(values[Basin::ALL.len()], 0.0);
+        cell
+    };
+    assert_eq!(landfalls(&[]), "0");
+    assert_eq!(landfalls(&[None, None]), "");
+    assert_eq!(landfalls(&[None, Some(0)]), "0");
 }
 
 /// Tables are blank there, but these had 0.

@@ -65,8 +65,8 @@ pub(crate) fn seasonal(
     years: f64,
     calendar: Calendar,
 ) -> String {
-    let month_days = calendar.mean_year_days() / 12.0;
-    let per_year = years >= 2.0;
+    let scale = per_month_of_data(days, years, calendar);
+    let per_year = scale.is_some();
     // A source without objects does not count as untracked.
     let tracked = (sources.iter())
         .all(|s| is_tracked(s, class) || s.events.iter().all(|event| event.class != class));
@@ -74,12 +74,8 @@ pub(crate) fn seasonal(
         .iter()
         .map(|source| {
             let mut counts = counts_by_month(source, class);
-            if per_year {
-                // The rate of a month without data is unknown, even if tables have objects in it.
-                let of_days = |(n, d): (&mut f64, &f64)| {
-                    *n *= if *d > 0.0 { month_days / d } else { 0.0 };
-                };
-                counts.iter_mut().zip(days).for_each(of_days);
+            if let Some(scale) = &scale {
+                counts.iter_mut().zip(scale).for_each(|(n, of)| *n *= of);
             }
             counts
         })
@@ -124,6 +120,14 @@ pub(crate) fn seasonal(
     figure(&title, &plot.finish(&description), "")
 }
 
+/// What makes a count in each month one per month of data, from two years of data on. The rate of a month without data
+/// is unknown, even if tables have objects in it: 0.
+fn per_month_of_data(days: &[f64; 12], years: f64, calendar: Calendar) -> Option<[f64; 12]> {
+    let month_days = calendar.mean_year_days() / 12.0;
+    let scale = |d: f64| if d > 0.0 { month_days / d } else { 0.0 };
+    (years >= 2.0).then(|| days.map(scale))
+}
+
 /// The number of objects of a class that begin in each month.
 fn counts_by_month(source: &Source, class: Class) -> [f64; 12] {
     let mut counts = [0.0; 12];
@@ -148,14 +152,31 @@ fn mark_months_without_data(plot: &mut Plot, days: &[f64; 12]) {
     }
 }
 
-/// Counts by basin or sector and month as a shaded table, for one source.
-pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) -> String {
+/// Counts by basin or sector and month as a shaded table, for one source; from two years of data on, per month of data.
+pub(crate) fn basin_calendar(
+    source: &Source,
+    class: Class,
+    days: &[f64; 12],
+    years: f64,
+    calendar: Calendar,
+) -> String {
+    let scale = per_month_of_data(days, years, calendar);
     let names = Basin::names_for(class);
     let mut counts = [[0usize; 12]; Basin::NAMES.len()];
     for object in objects(source, class) {
         counts[object.basin()][(object.start.month() - 1) as usize] += 1;
     }
-    let highest = counts.iter().flatten().copied().max().unwrap_or(0).max(1);
+    let shown = |b: usize, m: usize| {
+        let n = counts[b][m] as f64;
+        scale.map_or(n, |scale| n * scale[m])
+    };
+    let cells = (0..names.len()).flat_map(|b| (0..12).map(move |m| (b, m)));
+    let highest = cells.map(|(b, m)| shown(b, m)).fold(0.0, f64::max);
+    let highest = if scale.is_some() {
+        highest
+    } else {
+        highest.max(1.0)
+    };
     let (left, row, column) = (124.0, 25.0, 27.5);
     let mut svg = String::new();
     let height = 26.0 + row * names.len() as f64;
@@ -168,17 +189,17 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
             y + 16.0
         );
         for m in 0..12 {
-            let (n, x) = (counts[b][m], left + column * m as f64);
+            let (n, x) = (shown(b, m), left + column * m as f64);
             let unknown = days[m] == 0.0;
             let opacity = if unknown {
                 1.0
             } else {
-                0.07 + 0.93 * (n as f64 / highest as f64).sqrt()
+                0.07 + 0.93 * (n / highest.max(f64::MIN_POSITIVE)).sqrt()
             };
             let (class_name, tip) = if unknown {
                 ("nodata", "no data".to_string())
             } else {
-                (class_css(class), n.to_string())
+                (class_css(class), in_calendar(n, scale.is_some(), 2))
             };
             let _ = write!(
                 svg,
@@ -187,7 +208,10 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
                 row - 2.0,
                 MONTHS[m]
             );
-            if n > 0 {
+            // Smaller rates have a shade alone.
+            if n >= 0.05 {
+                let digits = if n < 0.95 { 1 } else { 2 };
+                let n = in_calendar(n, scale.is_some(), digits);
                 let _ = write!(
                     svg,
                     "<text class=\"m cell{}\" x=\"{:.0}\" y=\"{:.0}\">{n}</text>",
@@ -206,18 +230,28 @@ pub(crate) fn basin_calendar(source: &Source, class: Class, days: &[f64; 12]) ->
             &month[..1]
         );
     }
+    let unit = scale.map_or("", |_| ", per month of data");
     let title = format!(
-        "{}s by {} and month: {}",
+        "{}s by {} and month{unit}: {}",
         capital(class_word(class)),
         region_word(class),
         source.label
     );
-    let described = basin_totals(names, &counts);
+    let described = format!("In all months: {}", basin_totals(names, &counts));
     let svg = format!(
         "<svg class=\"plot\" role=\"img\" viewBox=\"0 0 460 {height:.0}\" aria-label=\"{}\">{svg}</svg>\n",
         escape(&format!("{title}. {described}."))
     );
     figure(&title, &svg, "")
+}
+
+/// A number of the shaded table: a count, or a rate of so many digits, if it is less than 100.
+fn in_calendar(n: f64, is_rate: bool, digits: i32) -> String {
+    if is_rate && n < 99.5 {
+        numbers::significant(n, digits)
+    } else {
+        grouped(n, 0)
+    }
 }
 
 /// The total of each region that has any, as text.
@@ -373,10 +407,32 @@ mod tests {
         let source = Source::new(SourceKind::Heuristic, Vec::new(), Vec::new());
         let mut days = [31.0; 12];
         days[0] = 0.0;
-        let svg = basin_calendar(&source, Class::TropicalCyclone, &days);
+        let class = Class::TropicalCyclone;
+        let svg = basin_calendar(&source, class, &days, 1.0, Calendar::NoLeap);
         assert!(svg.contains("<title>North Atlantic, Jan: no data</title>"));
         assert!(svg.contains("<title>North Atlantic, Feb: 0</title>"));
         assert_eq!(svg.matches("class=\"nodata\"").count(), Basin::NAMES.len());
         assert_eq!(svg.matches("no data").count(), Basin::NAMES.len());
+    }
+
+    /// Regression: with three Januaries and two Aprils, January had half as many again, beside bars that had not.
+    #[test]
+    fn months_of_regions_are_per_month_of_data_as_the_bars_are() {
+        let tracks = vec![cyclone(1), cyclone(1), cyclone(1), cyclone(4), cyclone(4)];
+        let source = Source::new(SourceKind::Heuristic, Vec::new(), tracks);
+        let month = 365.0 / 12.0;
+        let mut days = [2.0 * month; 12];
+        days[0] = 3.0 * month;
+        let class = Class::TropicalCyclone;
+        let svg = |years| basin_calendar(&source, class, &days, years, Calendar::NoLeap);
+        let (rates, counts) = (svg(2.2), svg(1.9));
+        for (of, told) in [
+            (&rates, ["Jan: 1.0<", "Apr: 1.0<"]),
+            (&counts, ["Jan: 3<", "Apr: 2<"]),
+        ] {
+            assert!(told.iter().all(|words| of.contains(words)), "{of}");
+        }
+        let unit = "by basin and month, per month of data: ";
+        assert_eq!([&rates, &counts].map(|of| of.contains(unit)), [true, false]);
     }
 }

@@ -162,7 +162,7 @@ fn season(page: &Page<'_>) -> Option<Section> {
             continue;
         };
         html += &figures::seasonal(&of_class, class, &days, years, calendar);
-        html += &figures::basin_calendar(first, class, &days);
+        html += &figures::basin_calendar(first, class, &days, years, calendar);
     }
     html.push_str("</div>\n");
     for class in Class::EVENTS {

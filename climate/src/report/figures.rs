@@ -177,7 +177,8 @@ pub(crate) fn basin_calendar(
     } else {
         highest.max(1.0)
     };
-    let (left, row, column) = (124.0, 25.0, 27.5);
+    // On a narrow screen letters are larger, and the longest name takes 130.
+    let (left, row, column) = (150.0, 25.0, 25.5);
     let mut svg = String::new();
     let height = 26.0 + row * names.len() as f64;
     for (b, name) in names.iter().enumerate() {

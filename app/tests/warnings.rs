@@ -370,7 +370,11 @@ fn what_is_gone_from_a_run_is_missed_when_it_goes_on() {
     let kept = std::fs::read(model.join("best.safetensors")).expect("there");
     let other = ["train", "--recipe", "small", "--data", path(&store)];
     let other = [&other[..], &["--out", path(&model), "--set", "seed=9"]].concat();
-    refuses(&other, 2, &["its recipe differs", "best.safetensors"]);
+    refuses(
+        &other,
+        2,
+        &["its recipe or data differ", "best.safetensors"],
+    );
     let left = std::fs::read(model.join("best.safetensors")).expect("there");
     assert_eq!(left, kept);
     assert!(trained().contains("begins anew and will replace it"));

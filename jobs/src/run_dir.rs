@@ -111,14 +111,15 @@ impl RunDir {
     }
 
     /// Fails if the folder holds a run whose recipe gives other results, even one that cannot go on because its checkpoints
-    /// were deleted: its model would be replaced.
+    /// were deleted: its model would be replaced. Such a run begins anew, so the model that it starts from and the data,
+    /// of this hash, must be those of before, too; with a checkpoint the data are compared with it.
     ///
     /// Time limits and saving intervals may change between parts of a run ([`Recipe::changes_of_result`]); its length
     /// may not, because schedules depend on it.
     ///
     /// # Errors
     /// [`JobError::Resume`] naming what changed; [`JobError::Recipe`] if the recipe there cannot be read.
-    pub(crate) fn check_recipe(&self, recipe: &Recipe) -> Result<()> {
+    pub(crate) fn check_recipe(&self, recipe: &Recipe, data_hash: &str) -> Result<()> {
         let path = self.recipe();
         let goes_on = self.has_checkpoint()?;
         let has_model = self.best().exists() && path.exists();
@@ -132,7 +133,13 @@ impl RunDir {
             );
             return Ok(());
         }
-        let changed = recipe.changes_of_result(&Recipe::read(&path, &[])?);
+        let there = Recipe::read(&path, &[])?;
+        let mut changed = recipe.changes_of_result(&there);
+        if !goes_on {
+            let starts = [&there, recipe].map(|recipe| recipe.training.start_from.as_deref());
+            changed.extend(changed_start(starts));
+            changed.extend(self.changed_data(data_hash));
+        }
         if changed.is_empty() {
             return Ok(());
         }
@@ -145,7 +152,7 @@ impl RunDir {
             )
         } else {
             format!(
-                "its recipe differs ({changed}), and its model would be replaced; use a new folder for a new recipe, or delete `{}` if \
+                "its recipe or data differ ({changed}), and its model would be replaced; use a new folder for a new run, or delete `{}` if \
                  nobody needs it",
                 self.best().display()
             )
@@ -156,6 +163,14 @@ impl RunDir {
         })
     }
 
+    /// What differs if the run there was trained on data of another hash; `None` if it does not say on which.
+    fn changed_data(&self, data_hash: &str) -> Option<String> {
+        let text = std::fs::read(self.facts()).ok()?;
+        let facts: serde_json::Value = serde_json::from_slice(&text).ok()?;
+        let before = facts["data_hash"].as_str()?;
+        (before != data_hash).then(|| format!("the data had hash {before}, have {data_hash}"))
+    }
+
     /// Writes the resolved recipe of a run that starts, or that may resume.
     ///
     /// # Errors
@@ -163,6 +178,19 @@ impl RunDir {
     pub(crate) fn write_recipe(&self, recipe: &Recipe) -> Result<()> {
         Ok(atomic::write(self.recipe(), recipe.to_toml().as_bytes())?)
     }
+}
+
+/// What differs if a run started from another model before than it does now.
+fn changed_start([before, now]: [Option<&Path>; 2]) -> Option<String> {
+    let text =
+        |path: Option<&Path>| path.map_or("nothing".to_string(), |path| path.display().to_string());
+    (before != now).then(|| {
+        format!(
+            "`training.start_from` was {}, is {}",
+            text(before),
+            text(now)
+        )
+    })
 }
 
 #[cfg(test)]

@@ -112,7 +112,7 @@ pub fn train_together(
         let run_dir = team.is_first().then(|| RunDir::open(folder)).transpose()?;
         run_dir
             .iter()
-            .try_for_each(|run_dir| run_dir.check_recipe(&recipe))?;
+            .try_for_each(|run_dir| run_dir.check_recipe(&recipe, store.data_hash()))?;
         Ok((run_dir, recipe))
     });
     let (run_dir, recipe) = team.after_files(opened)?;

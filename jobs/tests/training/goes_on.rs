@@ -4,7 +4,7 @@ use super::common::alone::{run, run_for, run_telling};
 use super::common::learnt::{as_by_rules, as_of_an_earlier_version, losses};
 use super::common::{recipe, store};
 use super::{assert_same, result};
-use squall_jobs::{Contract, Outcome, Recipe, TrainEvent};
+use squall_jobs::{Contract, JobError, Outcome, Recipe, TrainEvent};
 use squall_model::ModelFile;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -296,4 +296,41 @@ fn a_run_of_an_earlier_version_goes_on_where_larc_scales_no_decay() {
             answer.unwrap();
         }
     }
+}
+
+/// Where checkpoints were deleted, another store or another model to start from replaced the model without a refusal.
+#[test]
+fn a_model_without_checkpoints_is_not_replaced_from_another_start_or_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let (one, other) = (store(&at("one"), 4, 1), store(&at("other"), 5, 1));
+    run(&recipe(&["training.steps=2"]), &one, &at("begun")).unwrap();
+    let start = format!(
+        "training.start_from='{}'",
+        at("begun/best.safetensors").display()
+    );
+    let (from_model, run_folder) = (recipe(&["training.steps=2", &start]), at("run"));
+    run(&from_model, &one, &run_folder).unwrap();
+    for name in ["checkpoint.safetensors", "checkpoint.previous.safetensors"] {
+        let path = run_folder.join(name);
+        if path.exists() {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let model = || std::fs::read(run_folder.join("best.safetensors")).unwrap();
+    let before = model();
+    let from_nothing = recipe(&["training.steps=2"]);
+    let cases = [
+        (&from_nothing, &one, "`training.start_from` was "),
+        (&from_model, &other, "the data had hash "),
+    ];
+    for (recipe, store, words) in cases {
+        let error = run(recipe, store, &run_folder).unwrap_err();
+        assert!(matches!(error, JobError::Resume { .. }), "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        assert!(model() == before, "{words}");
+    }
+    // The same from the same begins anew, and comes to the same model.
+    run(&from_model, &one, &run_folder).unwrap();
+    assert!(model() == before);
 }

@@ -33,7 +33,7 @@ const NO_CHECKPOINT: &str = "delete the checkpoints of the run that cannot be re
      another --out and `--set training.start_from=RUN/last.safetensors`";
 
 /// What to do where a rank is gone or stuck.
-const AGAIN: &str = "`squall supervise -- COMMAND` starts it again from the newest checkpoint";
+const AGAIN: &str = "`squall supervise -- COMMAND` starts it again: it goes on from what is saved, such as a checkpoint";
 
 /// What to do about a file that a command of ours wrote.
 const DAMAGED: &str = "delete the damaged file and run the command that wrote it again";
@@ -352,13 +352,13 @@ fn of_jobs(error: &JobError) -> Verdict {
         ),
         // A rank received another message than it expected: usually another rank runs something else.
         JobError::Comm(CommError::Size { .. }) => run(
-            "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+            "start all ranks with the same program and the same command; where they are, `squall supervise -- COMMAND` starts it again from what is saved",
         ),
         JobError::Comm(CommError::Layout(_)) => {
             usage("change the number of ranks, or `distributed` in the recipe")
         }
         JobError::Elsewhere | JobError::NoGroup(_) => run(
-            "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from the newest checkpoint",
+            "do what the other rank's hint says; where it gives none, `squall supervise -- COMMAND` starts it again from what is saved",
         ),
         JobError::Comm(CommError::Stalled { .. }) => (STALLED, Some(AGAIN)),
         JobError::Comm(_) | JobError::Apart(_) => run(AGAIN),

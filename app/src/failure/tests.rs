@@ -309,7 +309,10 @@ fn a_rank_that_is_stuck_has_the_exit_code_of_stalls() {
     for (error, expected) in [(stalled, STALLED), (gone, RUN)] {
         let (code, hint) = classify(&JobError::from(error).into());
         assert_eq!(code, expected);
-        assert!(hint.is_some_and(|hint| hint.contains("squall supervise")));
+        let hint = hint.unwrap();
+        assert!(hint.contains("squall supervise"), "{hint}");
+        // An inference has no checkpoint.
+        assert!(hint.contains("what is saved"), "{hint}");
     }
     // Waits inside of the library end the job by themselves.
     #[cfg(feature = "mpi")]

@@ -32,6 +32,9 @@ const LONGEST: Duration = Duration::from_secs(60);
 const DONE: &str = "done";
 /// A rank whose work stands still is named after this fraction (one in ...) of its limit.
 const NAMED_AFTER: u32 = 10;
+/// A rank without a heartbeat is named after this fraction (one in ...) of its limit, for longer than a single check may
+/// add: a job that was suspended is not warned of.
+const SILENT_NAMED_AFTER: u32 = 3;
 
 /// How long other ranks may stand still.
 #[derive(Debug, Clone, Copy)]
@@ -199,7 +202,11 @@ impl WatchedRank {
     fn stalled(&self, limits: Limits) -> Option<(String, Duration)> {
         let rank = self.rank;
         if self.silent > limits.silent {
-            let doing = format!("inference: rank {rank}, which has mask files to finish,");
+            let last = self.standing.as_ref();
+            let last = last.map_or(String::new(), |last| {
+                format!(" (last: {})", last.in_words())
+            });
+            let doing = format!("inference: rank {rank}, whose heartbeats are missing{last},");
             return Some((doing, self.silent));
         }
         let (standing, _) = self.stands_still(limits, 1)?;
@@ -207,22 +214,48 @@ impl WatchedRank {
         Some((doing, self.idle))
     }
 
-    /// Warns once of work that has stood still for a part of its limit, and for longer than is usual with it: every batch of
-    /// a slow machine may take as long.
+    /// Warns once of a rank that stands still.
     fn warn(&mut self, limits: Limits) {
-        if self.is_named || self.idle <= self.recovered.saturating_mul(2) {
-            return;
-        }
-        if let Some((standing, limit)) = self.stands_still(limits, NAMED_AFTER) {
-            tracing::warn!(
-                "rank {} has not advanced for {:.0} s, {}: the job ends after {:.0} s",
-                self.rank,
-                self.idle.as_secs_f64(),
-                standing.in_words(),
-                limit.as_secs_f64()
-            );
+        if !self.is_named
+            && let Some(said) = self.warning(limits)
+        {
+            tracing::warn!("{said}");
             self.is_named = true;
         }
+    }
+
+    /// What to say of a rank whose heartbeats are missing, or else of work that has stood still for a part of its limit, and
+    /// for longer than is usual with it: every batch of a slow machine may take as long. A rank that sends nothing does
+    /// not advance either; the limit of its silence ends the job if it is reached first.
+    fn warning(&self, limits: Limits) -> Option<String> {
+        let rank = self.rank;
+        if self.silent > limits.silent / SILENT_NAMED_AFTER && self.ends_by_silence(limits) {
+            return Some(format!(
+                "rank {rank} has sent no heartbeat for {:.0} s: the job ends after {:.0} s",
+                self.silent.as_secs_f64(),
+                limits.silent.as_secs_f64()
+            ));
+        }
+        if self.idle <= self.recovered.saturating_mul(2) {
+            return None;
+        }
+        let (standing, limit) = self.stands_still(limits, NAMED_AFTER)?;
+        Some(format!(
+            "rank {rank} has not advanced for {:.0} s, {}: the job ends after {:.0} s",
+            self.idle.as_secs_f64(),
+            standing.in_words(),
+            limit.as_secs_f64()
+        ))
+    }
+
+    /// Whether its silence would reach its limit before its work does.
+    fn ends_by_silence(&self, limits: Limits) -> bool {
+        let left_of_work = self.standing.as_ref().map(|standing| {
+            let limit = standing.limit(limits.idle, limits.members);
+            limit.saturating_sub(self.idle)
+        });
+        let left = limits.silent.saturating_sub(self.silent);
+        left_of_work.is_none_or(|of_work| left <= of_work)
     }
 }
 
@@ -401,6 +434,47 @@ mod tests {
             error.contains("reading the fields of `masks.8.nc`"),
             "{error}"
         );
+    }
+
+    /// A stopped rank sends nothing: the limit of its work was announced, and the job ended by that of its silence.
+    #[test]
+    fn the_limit_that_ends_the_job_first_is_announced() {
+        let work = Work::default();
+        work.begin(Stage::Reading, "masks.8.nc");
+        let limits = Limits::new(Duration::from_secs(300), 1);
+        let said = |is_alive: bool| {
+            let mut watched = WatchedRank::new(1, PathBuf::new());
+            for number in 0..14 {
+                let number = if is_alive { number } else { 0 };
+                watched.note(format!("{number} {}", work.standing()), 2 * COUNT);
+            }
+            watched.warning(limits)
+        };
+        // After the news, 130 s: more than a tenth of 1200 s, which a read may take, and a third of 300 s.
+        assert_eq!(
+            said(false).unwrap(),
+            "rank 1 has sent no heartbeat for 130 s: the job ends after 300 s"
+        );
+        assert_eq!(
+            said(true).unwrap(),
+            "rank 1 has not advanced for 130 s, reading the fields of `masks.8.nc`: the job ends after 1200 s"
+        );
+    }
+
+    /// A rank that ends by its silence was said to have files to finish.
+    #[test]
+    fn a_rank_without_heartbeats_is_told_from_one_whose_work_stands_still() {
+        let work = Work::default();
+        work.begin(Stage::Reading, "masks.8.nc");
+        let limits = Limits::new(Duration::from_secs(300), 1);
+        let mut watched = WatchedRank::new(1, PathBuf::new());
+        for _ in 0..32 {
+            watched.note(format!("7 {}", work.standing()), 2 * COUNT);
+        }
+        let (doing, waited) = watched.stalled(limits).unwrap();
+        assert_eq!(waited, Duration::from_secs(310));
+        let expected = "inference: rank 1, whose heartbeats are missing (last: reading the fields of `masks.8.nc`),";
+        assert_eq!(doing, expected);
     }
 
     /// Every batch of a slow machine was warned of.

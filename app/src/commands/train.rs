@@ -144,14 +144,15 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
             "the run is finished: {all}{steps} steps were done before{best}: {model}"
         )];
     }
+    // The seconds are those of this part.
+    let done = match report.new_steps == steps {
+        true => counted(steps, "step"),
+        false => format!("{} of {}", report.new_steps, counted(steps, "step")),
+    };
     let spent = &report.spent;
     let percent = |part: f64| 100.0 * part / report.seconds.max(f64::MIN_POSITIVE);
     vec![
-        format!(
-            "{} in {}{best}: {model}",
-            counted(steps, "step"),
-            duration(report.seconds)
-        ),
+        format!("{done} in {}{best}: {model}", duration(report.seconds)),
         in_words(&report.balance, report.ranks, rate),
         format!(
             "of the time {:.0} % forward, {:.0} % backward, {:.0} % update, {:.0} % waiting for data, {:.0} % waiting for other ranks{}",
@@ -410,6 +411,8 @@ mod tests {
             outcome: Outcome::Finished,
             ended_early: None,
             steps: 12,
+            new_steps: 0,
+            total_steps: 12,
             skipped_steps: 0,
             best: None,
             last_loss: None,
@@ -430,6 +433,10 @@ mod tests {
             "the run is finished: all 12 steps were done before: run/best.safetensors".to_string();
         assert_eq!(closing(&report, 1e9), [expected]);
         report.last_loss = Some(0.5);
+        // Of a part, the seconds stood beside the steps of all parts.
+        report.new_steps = 5;
+        assert!(closing(&report, 1e9)[0].starts_with("5 of 12 steps in "));
+        report.new_steps = 12;
         let said = closing(&report, 1e9);
         assert!(said[0].starts_with("12 steps in "), "{said:?}");
         assert!(said[1].contains("samples/s"), "{said:?}");

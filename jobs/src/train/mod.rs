@@ -314,7 +314,8 @@ impl Run<'_> {
         let spent = team.timeline.spent;
         let of_all = team.gather(bytemuck::bytes_of(&spent))?;
         let of_all: Vec<Spent> = bytemuck::pod_collect_to_vec(&of_all);
-        let balance = self.balance(&of_all, steps - end.done_before)?;
+        let new_steps = steps - end.done_before;
+        let balance = self.balance(&of_all, new_steps)?;
         let mut missing_values = [end.missing_values];
         team.sum_counts(&mut missing_values)?;
         Ok(TrainReport {
@@ -325,6 +326,8 @@ impl Run<'_> {
             },
             ended_early,
             steps,
+            new_steps,
+            total_steps: self.total_steps,
             skipped_steps: self.learner.progress.skipped,
             best: self.best.clone(),
             last_loss: end.last_loss,

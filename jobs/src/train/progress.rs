@@ -84,6 +84,10 @@ pub struct TrainReport {
     pub ended_early: Option<EndedEarly>,
     /// Steps done, including earlier parts of the run.
     pub steps: u64,
+    /// Steps done in this part.
+    pub new_steps: u64,
+    /// Steps of the whole run, if nothing ends it early.
+    pub total_steps: u64,
     /// Steps that were skipped because the loss or the gradient was not finite.
     pub skipped_steps: u64,
     /// The best validation.

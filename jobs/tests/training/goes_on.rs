@@ -100,11 +100,13 @@ fn stopped_every_two_steps(recipe: &Recipe) {
     let whole = folder.path().join("whole");
     run(recipe, &store, &whole).unwrap();
     let part = folder.path().join("part");
-    let mut parts = 0;
+    let (mut parts, mut new_steps) = (0, 0);
     loop {
         // Step 4 of the run is followed by a validation, which the flag then interrupts.
         let report = run_for(2, recipe, &store, &part);
         parts += 1;
+        new_steps += report.new_steps;
+        assert_eq!((new_steps, report.total_steps), (report.steps, 12));
         if report.outcome == Outcome::Finished {
             break;
         }
@@ -116,8 +118,8 @@ fn stopped_every_two_steps(recipe: &Recipe) {
     // A finished run is left as it is.
     let again = run(recipe, &store, &part).unwrap();
     assert_eq!(
-        (again.outcome, again.steps, again.last_loss),
-        (Outcome::Finished, 12, None)
+        (again.outcome, again.steps, again.new_steps, again.last_loss),
+        (Outcome::Finished, 12, 0, None)
     );
     assert_same(&part, &result(&whole), "one call too many");
 }

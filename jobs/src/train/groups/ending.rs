@@ -22,6 +22,8 @@ pub(super) struct Ending {
     /// Whether all steps are done.
     finished: bool,
     steps: u64,
+    new_steps: u64,
+    total_steps: u64,
     skipped_steps: u64,
     best: Option<Best>,
     balance: Balance,
@@ -45,6 +47,8 @@ impl Ending {
                 false => Outcome::Interrupted,
             },
             steps: self.steps,
+            new_steps: self.new_steps,
+            total_steps: self.total_steps,
             skipped_steps: self.skipped_steps,
             best: self.best,
             last_loss,
@@ -179,16 +183,18 @@ impl Coordinator<'_, '_> {
     fn ending(&self, finished: bool) -> Result<Ending> {
         let run = &self.server.run;
         let layout = self.server.mail.layout;
-        let steps = self.ledger.done() - self.done_before;
+        let new_steps = self.ledger.done() - self.done_before;
         let (ranks, spent): (Vec<usize>, Vec<Spent>) = self
             .spent
             .iter()
             .map(|(&rank, &spent)| (rank, spent))
             .unzip();
-        let balance = run.balance(&spent, steps)?;
+        let balance = run.balance(&spent, new_steps)?;
         Ok(Ending {
             finished,
             steps: self.ledger.done(),
+            new_steps,
+            total_steps: run.total_steps,
             skipped_steps: run.learner.progress.skipped,
             best: run.best.clone(),
             balance: Balance {

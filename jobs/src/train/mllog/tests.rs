@@ -87,6 +87,8 @@ fn report(outcome: Outcome, steps: u64, scores: Scores) -> TrainReport {
         outcome,
         ended_early: (outcome == Outcome::Finished).then_some(EndedEarly::TargetScore),
         steps,
+        new_steps: steps,
+        total_steps: steps,
         skipped_steps: 0,
         best: Some(Best {
             step: steps,

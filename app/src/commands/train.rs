@@ -169,10 +169,14 @@ fn closing(report: &TrainReport, rate: f64) -> Vec<String> {
     ]
 }
 
-/// The report for programs; without a matrix product rate, `percent_of_peak` is null.
+/// The report for programs; without a matrix product rate, `percent_of_peak` is null, and so is a model that is not there
+/// before the first validation.
 fn summary(report: &TrainReport, rate: f64) -> anyhow::Result<serde_json::Value> {
     let mut summary = serde_json::to_value(report)?;
     summary["percent_of_peak"] = percent_of_peak(&report.balance, report.ranks, rate).into();
+    if !report.model.exists() {
+        summary["model"] = serde_json::Value::Null;
+    }
     Ok(summary)
 }
 

@@ -10,6 +10,7 @@ use clap::builder::RangedU64ValueParser;
 use serde::Serialize;
 use squall_data::store::Split;
 use squall_data::{Store, atomic};
+use squall_jobs::Outcome;
 use squall_jobs::train::TrainEvent;
 use squall_jobs::tune::{
     Dimension, Ladder, LeaderboardEntry, Search, Space, Trial, TuneEvent, distinct, share_of_memory,
@@ -117,10 +118,18 @@ impl Tune {
         };
         let (_, halts) = search.plan_of(&Trial::default())?;
         announce(&search.ladder, &halts);
+        let keys: Vec<&str> = space.keys().collect();
+        let own = search.own_values(&keys)?;
         let board = search.run(&stop, &mut teller())?;
         let Some(board) = board else {
             if ranks::of_a_launcher() {
                 search.let_others_save(OTHERS_SAVE);
+            }
+            if self.json
+                && ranks::number() == 0
+                && let Err(error) = interrupted(&search, own).and_then(|all| output::json(&all))
+            {
+                tracing::warn!("the leaderboard is not printed: {error}");
             }
             return Err(interrupt::stopped());
         };
@@ -129,11 +138,7 @@ impl Tune {
             values: places[0].values.clone(),
             ..Trial::default()
         };
-        let keys: Vec<&str> = space.keys().collect();
-        let own = search.own_values(&keys)?;
-        if let Some(first) = places.iter_mut().find(|place| place.trial == 0) {
-            first.values = own;
-        }
+        name_own_values(&mut places, own);
         atomic::write(
             self.out.join("leaderboard.csv"),
             table(&keys, &places).as_bytes(),
@@ -147,6 +152,31 @@ impl Tune {
             _ => Ok(()),
         }
     }
+}
+
+/// Gives trial 0 the values of the unchanged recipe.
+fn name_own_values(places: &mut [LeaderboardEntry], own: Vec<(String, String)>) {
+    if let Some(first) = places.iter_mut().find(|place| place.trial == 0) {
+        first.values = own;
+    }
+}
+
+/// The document of a search that a signal stopped: its trials as they stand, of which none is the best yet.
+fn interrupted(
+    search: &Search<'_>,
+    own: Vec<(String, String)>,
+) -> anyhow::Result<serde_json::Value> {
+    let board = search.standing()?;
+    let mut names = board.trials.iter().map(|trial| &trial.score_name);
+    let mut places = board.places();
+    name_own_values(&mut places, own);
+    Ok(serde_json::json!({
+        "outcome": Outcome::Interrupted,
+        "score": names.find(|name| !name.is_empty()),
+        "recipe": null,
+        "model": null,
+        "places": places,
+    }))
 }
 
 /// Logs the amount of work, assuming that all trials are as long as the recipe.
@@ -252,6 +282,7 @@ fn in_words_of(place: &LeaderboardEntry) -> String {
 /// The current ranking.
 #[derive(Debug, Serialize)]
 struct Leaderboard {
+    outcome: Outcome,
     /// The score that trials are compared by.
     score: String,
     /// The recipe of the best trial.
@@ -291,6 +322,7 @@ impl Leaderboard {
             );
         }
         Ok(Self {
+            outcome: Outcome::Finished,
             score: name.clone(),
             recipe: out.join("best.toml"),
             model: search.folder_of(first.trial).join("best.safetensors"),

@@ -146,6 +146,18 @@ impl Search<'_> {
         Ok(Some(board))
     }
 
+    /// The board of a search that was stopped, as the files of its trials have it; models are not looked at.
+    ///
+    /// # Errors
+    /// [`JobError::Damaged`] if a file cannot be used.
+    pub fn standing(&self) -> Result<Board> {
+        let mut board = Board::new(self.trials.to_vec(), self.ladder.repeats());
+        for (number, repeat) in self.runs_of(0..self.trials.len()) {
+            board.read(&self.folder_of_run(number, repeat), number, repeat)?;
+        }
+        Ok(board)
+    }
+
     /// Goes once over the runs of a rung's trials and trains those that no other process has claimed. Returns those that
     /// others have, or `None` if stopped.
     fn pass(

@@ -146,7 +146,15 @@ impl Infer {
         let report = ranks::finish(comm.size(), result)?;
         match report.outcome {
             Outcome::Finished => Ok(report),
-            Outcome::Interrupted => Err(interrupt::stopped()),
+            Outcome::Interrupted => {
+                if self.json
+                    && comm.rank() == 0
+                    && let Err(error) = output::json(&report)
+                {
+                    tracing::warn!("the summary is not printed: {error}");
+                }
+                Err(interrupt::stopped())
+            }
         }
     }
 

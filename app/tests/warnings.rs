@@ -674,6 +674,7 @@ fn a_network_that_finds_nothing_is_told_and_trained_on() {
     let output = train.output().expect("starts");
     let said = text(&output);
     assert!(output.status.success(), "{said}");
+    assert!(said.contains(&format!("; `{}`)", path(&out.join("best.safetensors")))));
     let words = "the model finds no tropical cyclone and no atmospheric river";
     assert!(said.contains(words), "{said}");
     let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).expect("metrics");

@@ -129,7 +129,7 @@ pub fn train_together(
         };
         let report = groups::train(job, groups, run_dir, progress, team)?;
         if team.is_first() {
-            warnings::nothing_found(&report, store);
+            warnings::nothing_found(&report, store, recipe);
         }
         return learnt(report, recipe);
     }
@@ -141,7 +141,7 @@ pub fn train_together(
     run.announce(team, progress)?;
     let report = run.train(team, folder, progress, stop)?;
     if team.is_first() {
-        warnings::nothing_found(&report, store);
+        warnings::nothing_found(&report, store, recipe);
     }
     learnt(report, recipe)
 }

@@ -60,7 +60,7 @@ pub(super) fn zero_rate(schedule: &Schedule, steps: u64) {
 }
 
 /// Warns of classes of which the best validation of a finished run found nothing, although the truth has them.
-pub(super) fn nothing_found(report: &TrainReport, store: &Store) {
+pub(super) fn nothing_found(report: &TrainReport, store: &Store, recipe: &Recipe) {
     let (Outcome::Finished, Some(best)) = (report.outcome, &report.best) else {
         return;
     };
@@ -71,13 +71,25 @@ pub(super) fn nothing_found(report: &TrainReport, store: &Store) {
         return;
     }
     tracing::warn!(
-        "the model finds no {}: the best validation (step {}, {} {:.4}) has none of them right. More steps, another `schedule.rate` or \
-         another `loss.weighting` may help",
+        "the model finds no {}: the best validation (step {}, {} {:.4}; `{}`) has none of them right. More steps, another `schedule.rate` \
+         or another {} may help",
         missed.join(" and no ").replace('_', " "),
         best.step,
         best.scores.score_name(),
-        best.scores.score()
+        best.scores.score(),
+        // Of a search it tells the trial.
+        report.model.display(),
+        weights_of_loss(recipe)
     );
+}
+
+/// The part of a recipe that sets what its loss gives more weight to.
+fn weights_of_loss(recipe: &Recipe) -> &'static str {
+    match recipe.outputs_boxes_alone() {
+        // It reads no `loss.*`.
+        true => "`[detection.loss]`",
+        false => "`loss.weighting`",
+    }
 }
 
 /// Warns of training samples that a network of masks and boxes does not read because they have only masks.
@@ -95,5 +107,24 @@ pub(super) fn masks_not_read(recipe: &Recipe, store: &Store) {
              take so many of them into every batch",
             ids.len()
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A detector was advised to set what `train` says has no effect on it.
+    #[test]
+    fn advice_names_what_the_network_reads() {
+        let of = |changes: &[&str]| {
+            let changes: Vec<String> = changes.iter().map(|c| (*c).to_string()).collect();
+            weights_of_loss(&Recipe::parse("", &changes).unwrap())
+        };
+        assert_eq!(of(&[]), "`loss.weighting`");
+        let boxes = ["task=detect", "network.name=detector-dense"];
+        assert_eq!(of(&boxes), "`[detection.loss]`");
+        let both = [&boxes[..], &["network.mask_classes=3"]].concat();
+        assert_eq!(of(&both), "`loss.weighting`");
     }
 }

@@ -646,6 +646,19 @@ fn a_run_that_goes_on_with_other_threads_is_told() {
     told["all_threads"] = serde_json::json!([9999]);
     std::fs::write(&facts, told.to_string()).expect("written");
     assert!(trained("training.max_seconds=1e9", 0));
+    if !cfg!(feature = "onednn") {
+        return;
+    }
+    // Those that the process could have were counted, not those that oneDNN computes on.
+    let mut train = squall();
+    train.args(["train", "--recipe", "small", "--data", path(&store)]);
+    train.args(["--out", path(&at("one")), "--set", "training.steps=1"]);
+    train.args(["--set", "training.batch=1", "--set", "network.width=0.1"]);
+    let output = train.env("OMP_NUM_THREADS", "1").output().expect("starts");
+    assert!(output.status.success(), "{}", text(&output));
+    let told = std::fs::read(at("one/run.json")).expect("read");
+    let told: Value = serde_json::from_slice(&told).expect("JSON");
+    assert_eq!(told["threads"], 1);
 }
 
 /// Background everywhere was the best of all validations, ended the run by `training.patience`, and was not told.

@@ -76,7 +76,7 @@ impl Recorder {
     ) -> Result<()> {
         let version = code::version();
         let mut builds = builds_before(run, plan.done_steps);
-        let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;
+        let threads = computes_on.unwrap_or_else(Backend::best).threads() as u64;
         let mut all_threads = threads_before(run, plan.done_steps);
         if let Some(backend) = computes_on {
             builds = builds.continued_by(&version, run.folder());

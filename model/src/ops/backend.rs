@@ -146,6 +146,19 @@ impl Backend {
         false
     }
 
+    /// The number of threads that results may depend on in their last digits. With oneDNN it is that of OpenMP, which may be
+    /// another than that of hardware threads (`OMP_NUM_THREADS`): our own loops beside it add up alike on any number.
+    pub fn threads(self) -> usize {
+        let there = || std::thread::available_parallelism().map_or(1, usize::from);
+        match self {
+            Self::Reference => there(),
+            #[cfg(feature = "onednn")]
+            Self::OneDnn => onednn::computing_threads(),
+            #[cfg(feature = "cuda")]
+            Self::Cuda => there(),
+        }
+    }
+
     /// One line for logs and `--version`: library, version, instruction set, threads.
     pub fn describe(self) -> String {
         match self {

@@ -33,10 +33,26 @@ pub(super) fn in_tiles<V: Value>() -> bool {
 
 /// Library, version, instruction set and threads as text.
 pub fn describe() -> String {
-    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}, {}", kind(), threads(own_threads(), openmp_threads()))
+}
+
+/// The number of threads that oneDNN computes on, which decides how its sums round: that of OpenMP, or of our own loops
+/// where OpenMP does not tell.
+pub fn computing_threads() -> usize {
+    match openmp_threads() {
+        0 => own_threads(),
+        openmp => openmp,
+    }
+}
+
+fn own_threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// 0 if unknown.
+fn openmp_threads() -> usize {
     // SAFETY: only asks for a number.
-    let openmp = usize::try_from(unsafe { sys::squall_openmp_threads() }).unwrap_or(0);
-    format!("{}, {}", kind(), threads(cores, openmp))
+    usize::try_from(unsafe { sys::squall_openmp_threads() }).unwrap_or(0)
 }
 
 /// The number of threads of our own loops, and that of oneDNN's OpenMP (0 if unknown) if it differs, as with

@@ -26,7 +26,7 @@ mod trimmed;
 mod turned;
 mod wrapped;
 
-pub use machine::{computes_bf16, describe, kind, multiplies_tiles};
+pub use machine::{computes_bf16, computing_threads, describe, kind, multiplies_tiles};
 pub use packing::{Packings, Source};
 pub use strips::transposed_bytes;
 pub use taps::adds_up_taps;

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{hangups_are_ignored, path, run, simulate, squall, staged, text};
+use common::{hangups_are_ignored, path, run, simulate, squall, stage, staged, text};
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -131,7 +131,9 @@ fn interrupted_when_there(arguments: &[&str], folder: &Path, name: &str) -> Valu
 fn an_inference_and_a_search_that_are_stopped_tell_programs_so() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let at = |name: &str| folder.path().join(name);
-    let store = staged(folder.path(), 4, 5);
+    // With samples for validation, which a search needs.
+    let (fields, store) = (simulate(folder.path(), 6, 1), at("store"));
+    stage(&fields, &fields.join("truth"), &store, &["--block-days=1"]);
     let short = ["--set=training.steps=1", "--set=training.batch=1"];
     let train = ["train", "--recipe", "small", "--data", path(&store), "-q"];
     let model = at("model");
